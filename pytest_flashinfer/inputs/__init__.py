@@ -1,0 +1,1 @@
+"""Floor inputs: axis sizes and tensors that satisfy a definition; knows nothing of solutions and pytest items."""

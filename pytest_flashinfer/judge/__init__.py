@@ -1,0 +1,1 @@
+"""Floor judge: oracle, bound, comparison and verdict; knows nothing of pytest."""

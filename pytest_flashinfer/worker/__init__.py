@@ -1,0 +1,1 @@
+"""Floor worker: the processes that run kernels; knows nothing of reference outputs and tolerances."""
