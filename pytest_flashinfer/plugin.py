@@ -1,0 +1,84 @@
+"""Hooks of the plugin; dormant until a `--fib-*` option or a `fib_*` ini key is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_flashinfer import options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_flashinfer.collect import DefinitionFile
+    from pytest_flashinfer.session import FibSession
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    options.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Wake the plugin up if it is asked for; without path arguments the definition folders are what is run."""
+    for line in (
+        "definition(name, op_type): what a kernel test belongs to; select with -m \"definition(op_type='gemm')\"",
+        "solution(name, author, language): the solution under test",
+    ):
+        config.addinivalue_line("markers", line)
+    if not options.is_active(config):
+        return
+    from pytest_flashinfer import fixtures
+    from pytest_flashinfer.session import FibSession
+
+    settings = options.read(config)
+    session = FibSession(config, settings)
+    config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
+    config.pluginmanager.register(fixtures, "flashinfer-fixtures")
+
+
+class FlashInferPlugin:
+    """The hooks of a run that has kernels to check."""
+
+    def __init__(self, config: pytest.Config, session: FibSession) -> None:
+        self.session = session
+        if config.args_source is not pytest.Config.ArgsSource.ARGS:
+            config.args = [str(path) for path in session.options.definitions]
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> DefinitionFile | None:
+        """Collect a JSON file that is in a definition folder or was named on the command line."""
+        if file_path.suffix != ".json" or not (
+            self.session.is_definition(file_path) or parent.session.isinitpath(file_path)
+        ):
+            return None
+        from pytest_flashinfer.collect import DefinitionFile
+
+        return DefinitionFile.from_parent(parent, path=file_path)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give every check of `checks.py` its solutions and workloads."""
+        from pytest_flashinfer.collect import DefinitionFile, parametrize
+
+        parent = metafunc.definition.parent
+        if isinstance(parent, DefinitionFile):
+            parametrize(metafunc, parent)
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what this run stands on: card, driver, versions, scope, seed."""
+        return self.session.header()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        """Hand every outcome to the reports."""
+        report = yield
+        self.session.record(item, call, report)
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print one table per definition."""
+        self.session.summary(terminalreporter)
+
+    def pytest_unconfigure(self) -> None:
+        """Stop every process that this run started."""
+        self.session.close()

@@ -1,0 +1,114 @@
+"""Which device a run uses, found without importing torch, so that the header and usage errors come at once."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+
+class DeviceError(ValueError):
+    """The device asked for is not there; the message says what is."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A card, or the CPU. `index` counts among the visible cards, as torch does; `memory` is in bytes."""
+
+    kind: Literal["cpu", "cuda"]
+    index: int = 0
+    name: str = ""
+    driver: str = ""
+    memory: int = 0
+    capability: tuple[int, int] = (0, 0)
+
+    def __str__(self) -> str:
+        return "cpu" if self.kind == "cpu" else f"cuda:{self.index}"
+
+
+def find(wanted: str, *, require_gpu: bool = False, turn: int = 0) -> Device:
+    """Return the device for `auto`, `cpu`, `cuda` or `cuda:N`.
+
+    `turn` spreads parallel test processes over the cards: process `turn` takes card `turn` modulo their number.
+    Raises `DeviceError` where the device does not exist.
+    """
+    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", wanted)
+    if not match:
+        raise DeviceError(f"--fib-device={wanted}: write auto, cpu, cuda or cuda:N")
+    cards, why_none = _visible_cards() if wanted != "cpu" else ([], "the CPU was asked for")
+    if not cards:
+        if require_gpu or wanted.startswith("cuda"):
+            switch = f"--fib-device={wanted}" if wanted.startswith("cuda") else "--fib-require-gpu"
+            raise DeviceError(f"{switch}: no CUDA card can be used here: {why_none}")
+        return Device("cpu", name=_cpu_name(), memory=_memory_bytes())
+    index = int(match[1]) if match[1] else turn % len(cards)
+    if index >= len(cards):
+        raise DeviceError(f"--fib-device={wanted}: {len(cards)} visible card(s), numbered from 0")
+    return cards[index]
+
+
+def _visible_cards() -> tuple[list[Device], str]:
+    torch_version = metadata.version("torch")
+    if "+cpu" in torch_version:
+        return [], f"torch {torch_version} is a build without CUDA"
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return [], f"the driver does not answer ({error})"
+    try:
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
+        visible = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return [_card(handle, index, driver) for index, handle in enumerate(visible)], "no card is visible"
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _select(handles: list[Any], visible: str | None) -> list[Any]:
+    """Apply CUDA_VISIBLE_DEVICES as the driver does: numbers or UUID prefixes, up to the first that is unknown."""
+    if visible is None:
+        return handles
+    import pynvml
+
+    chosen: list[Any] = []
+    for entry in filter(None, (part.strip() for part in visible.split(","))):
+        if entry.isdigit() and int(entry) < len(handles):
+            chosen.append(handles[int(entry)])
+            continue
+        matching = [handle for handle in handles if str(pynvml.nvmlDeviceGetUUID(handle)).startswith(entry)]
+        if len(matching) != 1:
+            break
+        chosen.append(matching[0])
+    return chosen
+
+
+def _card(handle: Any, index: int, driver: str) -> Device:
+    import pynvml
+
+    return Device(
+        "cuda",
+        index,
+        str(pynvml.nvmlDeviceGetName(handle)),
+        driver,
+        int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+    )
+
+
+def _cpu_name() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.machine()
+    match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1] if match else platform.machine()
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,63 @@
+"""`test_sizes` finds what listed workloads hide: honest authors' bugs fail, their correct twins pass."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .corpus import CORPUS, Verdict, run_plugin
+
+PLANTED = CORPUS / "planted"
+MANIFEST: list[dict[str, Any]] = json.loads((PLANTED / "MANIFEST.json").read_text())
+STRIDED_ONLY = {"rms_row_stride_is_hidden", "decode_query_stride_assumed"}
+
+
+def name_of(entry: dict[str, Any]) -> str:
+    return Path(entry["file"]).stem
+
+
+def lay_out(root: Path, only: set[str] | None = None) -> None:
+    for part in ("definitions", "workloads", "solutions"):
+        shutil.copytree(PLANTED / part, root / part)
+    if only is not None:
+        for file in (root / "solutions").rglob("*.json"):
+            if file.stem not in only:
+                file.unlink()
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+    root = tmp_path_factory.mktemp("planted")
+    lay_out(root)
+    return run_plugin(root, "-k", "test_sizes")[0]
+
+
+@pytest.fixture(scope="module")
+def strided(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+    root = tmp_path_factory.mktemp("strided")
+    lay_out(root, STRIDED_ONLY | {name_of(entry) for entry in MANIFEST if entry["correct"]})
+    return run_plugin(root, "-k", "test_sizes", "--fib-layouts=strided")[0]
+
+
+@pytest.mark.parametrize("entry", [e for e in MANIFEST if name_of(e) not in STRIDED_ONLY], ids=name_of)
+def test_verdict(entry: dict[str, Any], verdicts: dict[str, Verdict]) -> None:
+    verdict = verdicts[name_of(entry)]
+    assert not verdict.skipped
+    if entry["correct"]:
+        assert not verdict.failed, verdict.message
+    else:
+        assert verdict.failed, f"not found: {entry['bug']}"
+
+
+@pytest.mark.parametrize("name", sorted(STRIDED_ONLY))
+def test_strided_inputs_show_the_stride_bugs(name: str, strided: dict[str, Verdict]) -> None:
+    assert strided[name].failed
+
+
+@pytest.mark.parametrize("name", sorted(name_of(entry) for entry in MANIFEST if entry["correct"]))
+def test_correct_twins_pass_with_strided_inputs(name: str, strided: dict[str, Verdict]) -> None:
+    assert strided[name].passed, strided[name].message
