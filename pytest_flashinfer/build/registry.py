@@ -1,0 +1,53 @@
+"""Which builder answers to which language, and `load`, the one call that the worker makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.build.base import Builder, Kernel, Request, write_sources
+from pytest_flashinfer.build.errors import BuildError
+from pytest_flashinfer.build.python import PythonBuilder
+from pytest_flashinfer.build.signature import check_signature
+from pytest_flashinfer.build.triton import TritonBuilder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILDERS: tuple[Builder, ...] = (
+    PythonBuilder(),
+    TritonBuilder(),
+    PythonBuilder("tilelang", "tilelang"),
+    PythonBuilder("cutedsl", "cutlass", "nvidia-cutlass-dsl"),
+    PythonBuilder("cutile", "cuda.tile", "cuda-tile"),
+)
+ALIASES = {"pytorch": "python", "torch": "python", "c++": "cpp", "cuda_cpp": "cuda", "cute_dsl": "cutedsl"}
+
+
+def canonical(language: str) -> str:
+    """Return the canonical name of a language as files spell it (`"CUDA"`, `"c++"`)."""
+    lowered = language.strip().lower()
+    return ALIASES.get(lowered, lowered)
+
+
+def builder_for(language: str) -> Builder | None:
+    """Return the builder that answers to `language`, or `None`."""
+    name = canonical(language)
+    return next((builder for builder in BUILDERS if name in builder.languages), None)
+
+
+def load(request: Request, folder: Path) -> Kernel:
+    """Write the sources into `folder`, build them and check the entry function's signature.
+
+    Runs in the worker: whatever the sources do at import they do to this process. Raises `BuildError`.
+    """
+    builder = builder_for(request["language"])
+    if builder is None:
+        known = ", ".join(name for each in BUILDERS for name in each.languages)
+        raise BuildError(f"language {request['language']!r} is not known; one of: {known}")
+    reason = builder.unavailable(request["device"])
+    if reason is not None:
+        raise BuildError(reason)
+    write_sources(request["sources"], folder)
+    function = builder.build(request, folder)
+    check_signature(function, request["inputs"], request["outputs"], destination_passing=request["destination_passing"])
+    return Kernel(function, canonical(request["language"]))

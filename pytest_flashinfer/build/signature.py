@@ -1,0 +1,61 @@
+"""Does the entry function take what it will be given? Asked once per build, before any workload."""
+
+from __future__ import annotations
+
+import inspect
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.build.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def check_signature(
+    function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str], *, destination_passing: bool
+) -> None:
+    """Raise `BuildError` unless `function` can be called with the inputs, then the outputs, all by position.
+
+    Value-returning functions take the inputs alone. Further parameters are welcome if they have defaults. Callables
+    that have no signature to read (compiled ones) are accepted.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        return
+    name = getattr(function, "__name__", "the entry function")
+    needed = [*inputs, *outputs] if destination_passing else list(inputs)
+    _refuse_keyword_only(name, parameters, needed)
+    if any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters):
+        return
+    takes = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    required = [parameter for parameter in takes if parameter.default is Parameter.empty]
+    if len(required) <= len(needed) <= len(takes):
+        return
+    got = ", ".join(parameter.name for parameter in takes) or "no parameters"
+    hint = _hint(len(takes), len(required), len(inputs), len(outputs), destination_passing=destination_passing)
+    raise BuildError(f"{name} needs {', '.join(needed)}; got {got}; {hint}")
+
+
+def _refuse_keyword_only(name: str, parameters: Sequence[Parameter], needed: Sequence[str]) -> None:
+    stuck = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is Parameter.KEYWORD_ONLY and parameter.default is Parameter.empty
+    ]
+    if stuck:
+        raise BuildError(
+            f"{name} takes {', '.join(stuck)} by keyword only, but arguments are passed by position in the order "
+            f"{', '.join(needed)}; remove the * from its signature or give defaults"
+        )
+
+
+def _hint(takes: int, required: int, inputs: int, outputs: int, *, destination_passing: bool) -> str:
+    if destination_passing and required <= inputs <= takes:
+        return "set destination_passing_style=false to return"
+    if not destination_passing and required <= inputs + outputs <= takes:
+        return "set destination_passing_style=true to write into the outputs"
+    return "arguments are passed by position in the definition's order"

@@ -1,0 +1,70 @@
+"""CASES: destination style and signatures."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+
+from pytest_flashinfer.build.errors import BuildError
+from pytest_flashinfer.build.signature import check_signature
+
+INPUTS, OUTPUTS = ["x", "w"], ["y"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w, y: None,
+        lambda x, w, y, stream=None: None,
+        lambda *args: None,
+        lambda x, *rest: None,
+        lambda x, w, y, *, stream=None: None,
+        lambda x, w=None, y=None: None,
+        lambda x, w, y, **options: None,
+        operator.itemgetter(0),
+        print,
+    ],
+)
+def test_case_09_destination_style_accepts(function):
+    check_signature(function, INPUTS, OUTPUTS, destination_passing=True)
+
+
+def refuse(function, *, destination_passing):
+    with pytest.raises(BuildError) as caught:
+        check_signature(function, INPUTS, OUTPUTS, destination_passing=destination_passing)
+    return str(caught.value)
+
+
+def test_case_09_value_returning_function_under_destination_style():
+    def run(x, w): ...
+
+    message = refuse(run, destination_passing=True)
+    assert message == "run needs x, w, y; got x, w; set destination_passing_style=false to return"
+
+
+def test_case_09_keyword_only_is_refused_with_the_reason():
+    def run(x, *, w, y): ...
+
+    message = refuse(run, destination_passing=True)
+    assert "takes w, y by keyword only" in message
+    assert "in the order x, w, y" in message
+
+
+def test_a_writer_under_returning_style_gets_the_opposite_hint():
+    def run(x, w, y): ...
+
+    message = refuse(run, destination_passing=False)
+    assert message == "run needs x, w; got x, w, y; set destination_passing_style=true to write into the outputs"
+
+
+def test_too_many_required_parameters():
+    def run(x, w, y, workspace): ...
+
+    assert refuse(run, destination_passing=True).startswith("run needs x, w, y; got x, w, y, workspace; ")
+
+
+def test_no_parameters_at_all():
+    def run(): ...
+
+    assert "run needs x, w; got no parameters; " in refuse(run, destination_passing=False)
