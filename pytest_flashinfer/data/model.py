@@ -72,7 +72,7 @@ class Definition:
     init: str | None = None
     check: str | None = None
     custom_inputs: str | None = None
-    form: int = 3
+    form: int = field(default=3, compare=False)  # the dialect of the file; written back, every definition is form 3
     extra: Extra = field(default_factory=dict)
 
     @property

@@ -1,0 +1,226 @@
+"""Reading JSON files: a value, the line of every part of it, and faults in place of exceptions."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.data.faults import Fault, JsonPath, show_path
+from pytest_flashinfer.data.files import BOM, MAX_BYTES, decode, read_bytes, reason_of, refuse
+from pytest_flashinfer.data.jsonmend import diagnose
+from pytest_flashinfer.data.positions import Scan, line_and_column, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MAX_DEPTH = 100
+MAX_DIGITS = 100  # of an integer; a longer one is no size of anything, and reading it takes quadratic time
+HALF_CHARACTER = "half of a surrogate pair (\\ud800 to \\udfff) is not a character"
+MAX_BROKEN_LINES = 20  # of a JSONL file, until the rest is left unread
+
+
+@dataclass(slots=True)
+class Document:
+    """A JSON document as read from a file; `value` is `None` where `faults` say why it could not be read.
+
+    `line` is the line of the file on which the document starts: not 1 in a JSONL file.
+    """
+
+    path: Path
+    value: Any = None
+    text: str = ""
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+    line: int = 1
+    _scan: Scan | None = field(default=None, repr=False)
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is a value: also `null` is one."""
+        return bool(self.text) and not (self.value is None and self.faults)
+
+    def scan(self) -> Scan:
+        """Offsets of all parts, computed on the first call."""
+        if self._scan is None:
+            self._scan = scan(self.text) if self.readable else Scan()
+        return self._scan
+
+    def position(self, where: JsonPath) -> tuple[int, int]:
+        """Line and column (from 1) of a part, or of its nearest ancestor that the file has."""
+        offsets = self.scan().offsets
+        while where and where not in offsets:
+            where = where[:-1]
+        line, column = line_and_column(self.text, offsets.get(where, 0))
+        return line + self.line - 1, column
+
+    def line_of(self, where: JsonPath) -> int:
+        """Line of a part, from 1, in the file."""
+        return self.position(where)[0]
+
+
+class _Reading:
+    """Hooks of the C parser that notice what it lets pass: repeated keys, NaN, numbers beyond a float or a size."""
+
+    def __init__(self) -> None:
+        self.repeated = False
+        self.odd = False
+
+    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        self.repeated |= len(result) != len(pairs)
+        return result
+
+    def constant(self, text: str) -> float:
+        self.odd = True
+        return float(text)
+
+    def number(self, text: str) -> float:
+        value = float(text)
+        self.odd |= not math.isfinite(value)
+        return value
+
+    def integer(self, text: str) -> int | float:
+        if len(text) > MAX_DIGITS:
+            self.odd = True
+            return math.inf
+        return int(text)
+
+
+def parse_json(text: str, path: Path, *, line: int = 1, nan_ok: bool = False) -> Document:
+    """Parse one document; never raises. `nan_ok` lets NaN and Infinity pass, as old trace files have them."""
+    if not text.strip():
+        return _broken(path, "empty file: write a JSON object, or delete the file", line)
+    reading = _Reading()
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=reading.pairs,
+            parse_constant=reading.constant,
+            parse_float=reading.number,
+            parse_int=reading.integer,
+        )
+    except json.JSONDecodeError:
+        return Document(path, text=text, faults=tuple(_syntax_faults(text, path, line)), line=line)
+    except RecursionError:
+        return _broken(path, f"nested deeper than {MAX_DEPTH} levels: flatten it", line)
+    if _deeper_than(value, MAX_DEPTH):
+        return _broken(path, f"nested deeper than {MAX_DEPTH} levels: flatten it", line)
+    document = Document(path, value, text, line=line)
+    document.faults = tuple(_oddities(document, reading, nan_ok=nan_ok))
+    if any(fault.message == HALF_CHARACTER for fault in document.faults):
+        document.value = None  # such text can be neither hashed nor written back
+    return document
+
+
+def _syntax_faults(text: str, path: Path, first: int) -> Iterator[Fault]:
+    for offset, message in diagnose(text):
+        line, column = line_and_column(text, offset)
+        yield Fault(path, line + first - 1, "", f"not JSON: {message}", column)
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _oddities(document: Document, reading: _Reading, *, nan_ok: bool) -> Iterator[Fault]:
+    if reading.repeated:
+        for where, offset in document.scan().duplicates:
+            yield _at(document, where, offset, f"key {where[-1]!r} stands here a second time: keep one of the two")
+    if reading.odd or "\\u" in document.text:
+        for where, offset, lexeme in document.scan().scalars:
+            message = _odd_string(lexeme) if lexeme[0] == '"' else _odd_number(lexeme, nan_ok=nan_ok)
+            if message:
+                yield _at(document, where, offset, message)
+
+
+def _at(document: Document, where: JsonPath, offset: int, message: str) -> Fault:
+    line, column = line_and_column(document.text, offset)
+    return Fault(document.path, line + document.line - 1, show_path(where), message, column)
+
+
+def _odd_number(lexeme: str, *, nan_ok: bool) -> str | None:
+    if lexeme in ("NaN", "Infinity", "-Infinity"):
+        return None if nan_ok else f"{lexeme} is not JSON: write a number, or null"
+    digits = lexeme.lstrip("-").isdigit()
+    if len(lexeme) > MAX_DIGITS if digits else lexeme[-1].isdigit() and not math.isfinite(float(lexeme)):
+        return f"{lexeme[:12]}... is too large for a number"
+    return None
+
+
+def _odd_string(lexeme: str) -> str | None:
+    try:
+        json.loads(lexeme, strict=False).encode()
+    except UnicodeEncodeError:
+        return HALF_CHARACTER
+    return None
+
+
+def _broken(path: Path, message: str, line: int | None = None) -> Document:
+    return Document(path, faults=(Fault(path, line, "", message),), line=line or 1)
+
+
+def read_json(path: Path, *, limit: int = MAX_BYTES, nan_ok: bool = False) -> Document:
+    """Read a file that holds one JSON document; never raises, never waits for a pipe."""
+    data = read_bytes(path, limit)
+    if isinstance(data, str):
+        return _broken(path, data)
+    text, remark = decode(data)
+    if remark and not text and data != BOM:
+        return _broken(path, remark)
+    document = parse_json(text, path, nan_ok=nan_ok)
+    if remark:
+        document.notes = (remark,)
+    return document
+
+
+def read_json_lines(path: Path, *, limit: int = MAX_BYTES, nan_ok: bool = True) -> Iterator[Document]:
+    """Read a file that holds one JSON document a line; blank lines are skipped; never raises.
+
+    Only one line is held at a time; reading stops after `MAX_BROKEN_LINES` lines that are not JSON.
+    """
+    try:
+        reason = refuse(path)
+        if reason:
+            yield _broken(path, reason)
+            return
+        with path.open("rb") as file:
+            yield from _lines(path, iter(lambda: file.readline(limit + 1), b""), limit, nan_ok=nan_ok)
+    except (OSError, ValueError) as error:
+        yield _broken(path, f"cannot be read: {reason_of(error)}")
+
+
+def _lines(path: Path, lines: Iterator[bytes], limit: int, *, nan_ok: bool) -> Iterator[Document]:
+    broken = 0
+    for number, data in enumerate(lines, 1):
+        if len(data) > limit:
+            yield _broken(path, f"a line of more than {limit >> 20} MiB; the rest of the file is not read", number)
+            return
+        if not data.strip():
+            continue
+        text, remark = decode(data)
+        if not text.strip():
+            if remark and data.strip() != BOM:
+                yield _broken(path, remark, number)
+                broken += 1
+        else:
+            document = parse_json(text.rstrip("\r\n"), path, line=number, nan_ok=nan_ok)
+            document.notes = (remark,) if remark else ()
+            broken += not document.readable
+            yield document
+        if number == broken == MAX_BROKEN_LINES:
+            hint = "no line so far is a JSON document: write one whole object per line; the rest is not read"
+            yield _broken(path, hint, number + 1)
+            return
