@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 T = TypeVar("T")
 JsonPath = tuple[str | int, ...]
-Lines = Callable[[JsonPath], int]
 
 
 def show_path(where: JsonPath) -> str:
@@ -41,10 +40,30 @@ class Fault:
         return ": ".join(part for part in (place, self.where, self.message) if part)
 
 
-def first_line(where: JsonPath) -> int:
-    """Stand in for a line lookup where there is no document: everything is on line 1."""
-    del where
-    return 1
+class Lines(Protocol):
+    """Where the parts of a record stand in its file."""
+
+    def __call__(self, where: JsonPath) -> int:
+        """Give the line of a part, or of its nearest ancestor that the file has."""
+
+    def show(self, where: JsonPath) -> str:
+        """Write the path of a part with the keys of the file: an older form has other names than the record."""
+
+
+class OneLine:
+    """All parts on one line: for a record that has no JSON document."""
+
+    def __init__(self, line: int = 1) -> None:
+        self.line = line
+
+    def __call__(self, where: JsonPath) -> int:
+        """Give that line."""
+        del where
+        return self.line
+
+    def show(self, where: JsonPath) -> str:
+        """Write the path as it is."""
+        return show_path(where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +82,12 @@ class Loaded(Generic[T]):
     notes: tuple[str, ...] = ()
     warnings: tuple[Fault, ...] = ()
     line: int = 1
-    lines: Lines = field(default=first_line, compare=False, repr=False)
+    lines: Lines = field(default_factory=OneLine, compare=False, repr=False)
     raw: Any = field(default=None, compare=False, repr=False)
 
     def fault(self, where: JsonPath, message: str) -> Fault:
         """Make a fault at a path into this document."""
-        return Fault(self.path, self.lines(where), show_path(where), message)
+        return Fault(self.path, self.lines(where), self.lines.show(where), message)
 
 
 def unique(faults: Iterable[Fault]) -> tuple[Fault, ...]:

@@ -1,0 +1,167 @@
+"""Constraints between axes and tensors: `len_indptr == b + 1`, `total == indptr[-1].item()`.
+
+A constraint is Python by its look only: its syntax tree is checked against a list of what is allowed and then walked,
+within a budget. Nothing is compiled, no attribute is reached but those named in `evaluate.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import warnings
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.data.vocabulary import FUNCTIONS, MODULES, ConstraintError, check_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+MAX_TEXT = 2000
+_KEYWORDS = {"and", "or", "not", "in", "is", "if", "else", "for", "None", "True", "False", "lambda"}
+_OPERATORS = re.compile(r"[-=<>+*/%&|^~\[\](){}]")
+_TOKEN = re.compile(r"[A-Za-z][\w'-]*|\S")
+
+__all__ = ["ConstraintError", "Expression", "evaluate_integer", "parse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parsed constraint, or a sentence in words (`kind` is `prose`, `tree` is `None`).
+
+    `names` are the axes and tensors it mentions. `reads_tensors` says that it needs their values or shapes, so that
+    it cannot be checked from the axes alone.
+    """
+
+    text: str
+    kind: Literal["expression", "prose"]
+    tree: ast.expr | None
+    names: frozenset[str]
+    reads_tensors: bool
+
+    def evaluate(self, env: Mapping[str, Any]) -> Any:
+        """Compute the value for axes (ints) and tensors (anything with the methods of one).
+
+        Raises ConstraintError, with a reason in one line, where that is impossible.
+        """
+        if self.tree is None:
+            raise ConstraintError("a sentence in words cannot be checked")
+        return run(self.tree, env)
+
+    def holds(self, env: Mapping[str, Any]) -> bool:
+        """Whether the constraint is true. Raises ConstraintError."""
+        return _truth(self.evaluate(env))
+
+    def sides(self, env: Mapping[str, Any]) -> tuple[Any, Any] | None:
+        """Give the values left and right of a plain comparison, for a message; `None` for anything else."""
+        if isinstance(self.tree, ast.Compare) and len(self.tree.ops) == 1:
+            return run(self.tree.left, env), run(self.tree.comparators[0], env)
+        return None
+
+    def explain(self, env: Mapping[str, Any]) -> str:
+        """Say in one line how the constraint fails: its text, the values of both sides and those of its names."""
+        both = self.sides(env)
+        known = ", ".join(f"{name}={env[name]}" for name in sorted(self.names) if isinstance(env.get(name), int))
+        message = f"{self.text!r} does not hold"
+        if both is not None:
+            message += f": left side is {_short(both[0])}, right side is {_short(both[1])}"
+        return f"{message} ({known})" if known else message
+
+
+def _truth(value: Any) -> bool:
+    try:
+        return bool(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConstraintError(f"has no truth value: {str(error).splitlines()[0]}") from error
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
+
+
+def parse(text: str, names: Collection[str] | None = None, *, tensors: Collection[str] = ()) -> Expression:
+    """Parse a constraint.
+
+    `names` are all names it may use (axes and tensors); `None` allows any. `tensors` are those of them that are
+    tensors; without them a name counts as a tensor where it is used like one.
+    Raises ConstraintError where the text is neither an expression nor a sentence.
+    """
+    if len(text) > MAX_TEXT:
+        raise ConstraintError(f"longer than {MAX_TEXT} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if _is_sentence(text):
+            return Expression(text, "prose", None, frozenset(), reads_tensors=False)
+        raise ConstraintError(f"does not parse: {getattr(error, 'msg', None) or error}") from error
+    used = _names(tree)
+    unknown = sorted(used - set(names)) if names is not None else []
+    if unknown and not _OPERATORS.search(text):
+        return Expression(text, "prose", None, frozenset(), reads_tensors=False)
+    check_tree(tree)
+    if unknown:
+        near = get_close_matches(unknown[0], list(names or ()), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; it is neither an axis nor an input"
+        raise ConstraintError(f"unknown name {unknown[0]!r}{hint}")
+    return Expression(text, "expression", tree, frozenset(used), _reads(tree, used, tensors))
+
+
+def _names(tree: ast.expr) -> set[str]:
+    local = {
+        node.id
+        for generator in ast.walk(tree)
+        if isinstance(generator, ast.comprehension)
+        for node in ast.walk(generator.target)
+        if isinstance(node, ast.Name)
+    }
+    called = {
+        node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    } & FUNCTIONS.keys()
+    modules = {
+        node.value.id for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    } & MODULES
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return names - local - called - modules
+
+
+def _reads(tree: ast.expr, used: set[str], tensors: Collection[str]) -> bool:
+    if used & set(tensors):
+        return True
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in MODULES):
+            return True
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in used:
+            return True
+        if isinstance(node, ast.Compare) and any(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
+            return True
+    return False
+
+
+def _is_sentence(text: str) -> bool:
+    """Whether words follow on words, as they do in a sentence and never in an expression."""
+    tokens = _TOKEN.findall(text)
+    words = [len(token) > 1 and token[0].isalpha() and token not in _KEYWORDS for token in tokens]
+    pairs = sum(1 for first, second in itertools.pairwise(words) if first and second)
+    return pairs > 1 or (sum(words) > 1 and not _OPERATORS.search(text))
+
+
+def evaluate_integer(text: str, env: Mapping[str, int] | None = None) -> int:
+    """Compute a size from arithmetic over axes, such as `4096 / 32` or `hidden // heads`.
+
+    Raises ConstraintError where it is not arithmetic, or not a whole number.
+    """
+    expression = parse(text, list(env or {}))
+    if expression.kind == "prose" or expression.reads_tensors:
+        raise ConstraintError(f"{text!r} is not arithmetic over axes")
+    value = expression.evaluate(env or {})
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConstraintError(f"{text!r} is {_short(value)}, not a whole number")
+    return value

@@ -1,0 +1,55 @@
+"""Telling the kinds of documents apart, so that a file in the wrong folder is named for what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFINITION, SOLUTION, TRACE, WORKLOAD = "definition", "solution", "trace", "workload"
+_TELLING = {
+    "sources": SOLUTION, "workload": TRACE, "kernel_id": "result", "conversation": "agent", "kernels": "calls",
+    "outputs": DEFINITION, "output": DEFINITION, "reference": DEFINITION, "op_type": DEFINITION,
+}  # fmt: skip
+_ARTICLE = {
+    DEFINITION: "a definition",
+    SOLUTION: "a solution",
+    TRACE: "a workload or trace line",
+    WORKLOAD: "a workload",
+    "calls": "a kernel calling record",
+    "result": "a benchmark result",
+    "agent": "an agent trace",
+}
+
+
+def kind_of(value: Any) -> str | None:
+    """Guess what a document is from the keys that only one kind has; `None` where nothing speaks for any."""
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):
+        return "agent"
+    if not isinstance(value, dict):
+        return None
+    for key, kind in _TELLING.items():
+        if key in value:
+            return kind
+    if "axes" in value and "inputs" in value:
+        return WORKLOAD if "uuid" in value or _describes_inputs(value["inputs"]) else DEFINITION
+    return None
+
+
+def _describes_inputs(inputs: Any) -> bool:
+    return isinstance(inputs, dict) and all(isinstance(spec, dict) and "type" in spec for spec in inputs.values())
+
+
+def wrong_kind(value: Any, wanted: str) -> str | None:
+    """Say that a document is not of the wanted kind; `None` where it may be."""
+    if not isinstance(value, dict):
+        return f"{_ARTICLE[wanted]} is a JSON object, not {_name(value)}"
+    kind = kind_of(value)
+    if kind is None or kind == wanted:
+        return None
+    home = {SOLUTION: "solutions", TRACE: "workloads", WORKLOAD: "workloads", DEFINITION: "definitions"}.get(kind)
+    hint = f": move it under the {home} folder" if home else ""
+    return f"this is {_ARTICLE[kind]}, not {_ARTICLE[wanted]}{hint}"
+
+
+def _name(value: Any) -> str:
+    names = {list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,108 @@
+"""Facts about Python source that are read from its syntax tree: nothing here runs any of it."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAX_SOURCE = 4 << 20  # characters; the parser's memory is some hundred times the text
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenSource:
+    """Why source does not parse; `line` counts from 1 in that source."""
+
+    message: str
+    line: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Parameters of a function: the positional ones in order, how many have no default, and what else it takes."""
+
+    positional: tuple[str, ...]
+    required: int
+    varargs: bool
+    keyword_only: tuple[str, ...]
+    kwargs: bool
+
+
+def parse_python(source: str) -> ast.Module | BrokenSource:
+    """Parse source without running it; what the parser refuses, whatever the reason, is a `BrokenSource`."""
+    if len(source) > MAX_SOURCE:
+        return BrokenSource(f"longer than {MAX_SOURCE >> 20} Mi characters: not parsed")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the parser warns of odd escapes in code that is not ours
+            return ast.parse(source)
+    except SyntaxError as error:
+        return BrokenSource(error.msg or "invalid syntax", error.lineno or 1)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return BrokenSource(str(error) or "too deeply nested to be parsed")
+
+
+def functions(tree: ast.Module) -> dict[str, Function]:
+    """Top-level functions in the order of the source; of two with one name the later one counts."""
+    found: dict[str, Function] = {}
+    for node in tree.body:
+        if isinstance(node, Function):
+            found.pop(node.name, None)
+            found[node.name] = node
+    return found
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """Names that the module binds at its top level, by definition, assignment or import."""
+    names: set[str] = set()
+    for node in _walk_scope(tree):
+        if isinstance(node, (*_SCOPES[:3],)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def _walk_scope(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of one scope; the scopes inside it are yielded, not entered."""
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def signature(function: Function) -> Signature:
+    """Read the parameters of a function."""
+    args = function.args
+    positional = tuple(arg.arg for arg in (*args.posonlyargs, *args.args))
+    needed = tuple(arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None)
+    return Signature(
+        positional, len(positional) - len(args.defaults), args.vararg is not None, needed, bool(args.kwarg)
+    )
+
+
+def returns_value(function: Function) -> bool:
+    """Whether some `return` of the function itself gives a value."""
+    return any(
+        isinstance(node, ast.Return)
+        and node.value is not None
+        and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        for node in _walk_scope(function)
+    )
+
+
+def style(function: Function, inputs: Sequence[str], outputs: Sequence[str]) -> Literal["return", "destination"]:
+    """Tell whether a reference writes into outputs that it is given: it then needs more than the inputs."""
+    taken = signature(function)
+    enough = taken.varargs or len(taken.positional) >= len(inputs) + len(outputs)
+    return "destination" if taken.required > len(inputs) and enough and not returns_value(function) else "return"
