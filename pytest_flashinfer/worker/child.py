@@ -1,0 +1,145 @@
+"""The main loop of a worker: does what the judge asks, through a handler module, until it is killed.
+
+A handler is a module with
+
+    build(request: dict, folder: Path, device: str) -> object      what calls need, kept here between calls
+    call(kernel: object, request: dict, memory: Memory) -> dict    one request; plain values are returned
+    warm(device: str) -> None                                      optional: done ahead, before anything foreign is here
+
+`request` holds the judge's plain JSON values. Tensors travel through `memory`, see memory.py. Whatever `build` or
+`call` raises, SystemExit included, becomes an error reply; an attribute `kind` of the exception names the error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from pytest_flashinfer.worker import cudart, sandbox
+from pytest_flashinfer.worker.memory import Memory
+from pytest_flashinfer.worker.protocol import FROM_JUDGE, Channel, Disconnected, Message
+
+_LONGEST = 16_000  # characters of a traceback or message that travel
+EXIT_DEVICE = 71  # the device context is beyond repair; the last reply says why
+
+
+def main(sock: int, log: int, policy: dict[str, Any]) -> NoReturn:
+    """Serve the judge on `sock`, with stdout and stderr in `log`; never returns."""
+    try:
+        _redirect(log)
+        protections = sandbox.enter(sandbox.Policy.from_message(policy), [sock])
+        Worker(Channel(socket.socket(fileno=sock), FROM_JUDGE), sandbox.Policy.from_message(policy), protections).serve()
+    except BaseException:  # noqa: BLE001 - the end of the process; the log is all that can be told
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _redirect(log: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115, PTH123
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = open(fd, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115, PTH123
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+class Worker:
+    """What this process holds between requests."""
+
+    def __init__(self, channel: Channel, policy: sandbox.Policy, protections: dict[str, Any]) -> None:
+        self.channel = channel
+        self.policy = policy
+        self.protections = protections
+        self.device = "cpu"
+        self.handler: ModuleType | None = None
+        self.kernel: object = None
+        self.memory = Memory()
+        self._flush_c = ctypes.CDLL(None).fflush
+
+    def serve(self) -> None:
+        """Answer requests until the judge hangs up."""
+        while True:
+            try:
+                message, fds = self.channel.receive(max_fds=1)
+            except Disconnected:
+                return
+            reply, last = self._answer(message, fds)
+            self._flush()
+            self.channel.send({"id": message["id"], **reply})
+            if last:
+                os._exit(EXIT_DEVICE)
+
+    def _answer(self, message: Message, fds: list[int]) -> tuple[Message, bool]:
+        try:
+            return {"ok": getattr(self, f"do_{message['do']}")(message, fds)}, False
+        except BaseException as error:  # noqa: BLE001 - foreign code may raise anything; all of it is reported
+            lost = self.device != "cpu" and cudart.lost()
+            failure = _failure(str(getattr(error, "kind", "exception")), error)
+            if lost:
+                failure["error"].update(kind="device", message=lost)
+            return failure, bool(lost)
+
+    def _flush(self) -> None:
+        """Bring what was printed into the log before the judge reads it."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:  # noqa: BLE001, S112 - a stream that foreign code put there; nothing of ours is lost
+                continue
+        self._flush_c(None)
+
+    def do_start(self, message: Message, _fds: list[int]) -> Message:
+        """Import the handler and have it warm up; the protections in force are the answer."""
+        self.device = message["device"]
+        self.handler = importlib.import_module(message["handler"])
+        warm = getattr(self.handler, "warm", None)
+        if warm is not None:
+            warm(self.device)
+        return self.protections
+
+    def do_build(self, message: Message, _fds: list[int]) -> Message:
+        """Give up every folder but this request's, then build."""
+        folder = Path(message["folder"])
+        narrowed = sandbox.Policy(
+            self.policy.private, [*self.policy.read], [str(folder)], self.policy.devices, self.policy.network
+        )
+        sandbox.confine(narrowed)
+        sandbox.use_caches(str(folder), self.policy.private)
+        assert self.handler is not None
+        self.kernel = self.handler.build(message["request"], folder, self.device)
+        return {}
+
+    def do_map(self, message: Message, fds: list[int]) -> Message:
+        """Map the judge's arena in place of the last one."""
+        self.memory.map(message, fds)
+        return {}
+
+    def do_call(self, message: Message, _fds: list[int]) -> Message:
+        """Pass a request to the handler."""
+        assert self.handler is not None
+        result: Message = self.handler.call(self.kernel, message["request"], self.memory)
+        return result
+
+
+def _failure(kind: str, error: BaseException) -> Message:
+    """Describe an exception that may itself be hostile."""
+    try:
+        text, message = traceback.format_exc(), f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - its __str__ raised
+        text, message = "", type(error).__name__
+    message = str(getattr(error, "message", "") or message)
+    log = str(getattr(error, "log", "") or text)
+    return {"error": {"kind": kind[:40], "message": message[:_LONGEST], "traceback": log[-_LONGEST:]}}
+
+

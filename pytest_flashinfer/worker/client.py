@@ -1,0 +1,206 @@
+"""The judge's end of one worker: asks, waits with a limit, and says how it ended when it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.log import Log
+from pytest_flashinfer.worker.nursery import Nursery
+from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
+
+START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context
+_GRACE = 2.0  # how long the exit status of a worker that hung up is waited for
+_CUT = 16_000
+
+
+class Shared(Protocol):
+    """A block of memory that can be described to a worker; see memory.Arena."""
+
+    def export(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the message and descriptors that open the block there."""
+
+
+class Worker:
+    """One worker process. Not thread-safe; every method may raise WorkerDied or WorkerTimedOut, after which it is dead.
+
+    `protections` says what the sandbox achieved, once `start` has been waited for.
+    """
+
+    def __init__(self, nursery: Nursery, number: int, policy: Mapping[str, Any], handler: str, device: str) -> None:
+        self.nursery = nursery
+        self.number = number
+        self.handler = handler
+        self.private = Path(policy["private"])
+        self.protections: dict[str, Any] | None = None
+        self.end: str | None = None  # how it ended
+        self.left = 0  # processes that outlived it
+        self.device = device
+        ours, theirs = socket.socketpair()
+        self.channel = Channel(ours, FROM_WORKER)
+        self._log = Log()
+        with theirs:
+            nursery.fork(number, policy, (theirs.fileno(), self._log.write_end))
+        self._log.close_write_end()
+        self._starting = self._ask({"do": "start", "handler": handler, "device": "cuda:0" if device != "cpu" else "cpu"})
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process is not known to have ended."""
+        if self.end is None and self.number in self.nursery.events:
+            self._finish()
+        return self.end is None
+
+    def start(self) -> None:
+        """Wait until the worker is confined and warm."""
+        if self.protections is None:
+            self.protections = self._answer(self._starting, START_SECONDS)
+
+    def build(self, request: Mapping[str, Any], folder: Path, timeout: float) -> None:
+        """Have the handler build what `request` describes in `folder`; raises BuildFailed."""
+        self.start()
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.ask({"do": "build", "request": request, "folder": str(folder)}, timeout)
+        except CallFailed as error:
+            raise BuildFailed(error.message, error.traceback, error.log) from None
+
+    def share(self, memory: Shared, timeout: float = 30.0) -> None:
+        """Map a block of memory in the worker, in place of the last one."""
+        message, fds = memory.export()
+        self.ask({"do": "map", **message}, timeout, fds)
+
+    def call(self, request: Mapping[str, Any], timeout: float) -> Message:
+        """Pass `request` to the handler and return its reply, untrusted plain values; raises CallFailed."""
+        return self.ask({"do": "call", "request": request}, timeout)
+
+    def ask(self, message: Mapping[str, Any], timeout: float, fds: Sequence[int] = ()) -> Message:
+        """Send one message and wait for its answer, at most `timeout` seconds."""
+        self.start()
+        return self._answer(self._ask(message, fds, timeout), timeout)
+
+    def take_log(self) -> str:
+        """Return what was printed since the last call."""
+        return self._log.take()
+
+    def close(self) -> None:
+        """Kill the process with all that it started, and remove its private folder."""
+        if self.end is None:
+            with contextlib.suppress(WorkerDied):
+                report = self.nursery.kill(self.number)
+                self.left = int(report["left"])
+            self.end = "closed"
+        self.channel.sock.close()
+        self._log.close()
+        shutil.rmtree(self.private, ignore_errors=True)
+
+    def _ask(self, message: Mapping[str, Any], fds: Sequence[int] = (), timeout: float = START_SECONDS) -> int:
+        if not self.alive:
+            raise WorkerDied(self.end or "", self.take_log())
+        if self.channel.pending:
+            raise self._dies("spoke without being asked")
+        number = secrets.randbits(53)
+        try:
+            self.channel.send({"id": number, **message}, fds, timeout)
+        except Disconnected:
+            raise self._dies("") from None
+        except TimeoutError:
+            raise self._times_out(timeout) from None
+        return number
+
+    def _answer(self, number: int, timeout: float) -> Message:
+        reply = self._wait(timeout)
+        if reply.get("id") != number:
+            raise self._dies("sent garbage: an answer to another question")
+        error = reply.get("error")
+        if isinstance(error, dict):
+            kind, message, traceback = (str(error.get(key, ""))[:_CUT] for key in ("kind", "message", "traceback"))
+            if kind == "device":
+                raise self._dies(message, traceback)
+            raise CallFailed(kind, message, traceback, self.take_log())
+        result = reply.get("ok")
+        if not isinstance(result, dict):
+            raise self._dies("sent garbage: an answer without content")
+        return result
+
+    def _wait(self, timeout: float) -> Message:
+        deadline = time.monotonic() + timeout
+        with selectors.DefaultSelector() as selector:
+            for source in (self.channel, self._log, self.nursery.channel):
+                selector.register(source, selectors.EVENT_READ)
+            while True:
+                try:
+                    if (message := self.channel.take()) is not None:
+                        return message
+                    if self.number in self.nursery.events:
+                        self.channel.feed()
+                        if (message := self.channel.take()) is None:
+                            raise self._dies("")
+                        return message
+                    self._listen(selector, deadline, timeout)
+                except ProtocolError as error:
+                    raise self._dies(f"sent garbage: {error}") from None
+                except Disconnected:
+                    raise self._dies("") from None
+
+    def _listen(self, selector: selectors.BaseSelector, deadline: float, timeout: float) -> None:
+        remaining = deadline - time.monotonic()
+        ready = {key.fileobj for key, _ in selector.select(max(0.0, remaining))} if remaining > 0 else set()
+        if not ready and time.monotonic() >= deadline:
+            raise self._times_out(timeout)
+        if self._log in ready:
+            self._log.feed()
+            if self._log.closed:
+                selector.unregister(self._log)
+        if self.nursery.channel in ready:
+            self.nursery.pump()
+        if self.channel in ready:
+            self.channel.feed()
+
+    def _times_out(self, seconds: float) -> WorkerTimedOut:
+        self._kill()
+        return WorkerTimedOut(seconds, self._final_log())
+
+    def _dies(self, why: str, traceback: str = "") -> WorkerDied:
+        """Kill what is left of the worker; the error says `why` and, where the process ended by itself, how."""
+        deadline = time.monotonic() + (_GRACE if not why else 0.05)
+        while self.number not in self.nursery.events and time.monotonic() < deadline:
+            time.sleep(0.001)
+            with contextlib.suppress(WorkerDied):
+                self.nursery.pump()
+        own = self.nursery.events.get(self.number, {}).get("how", "")
+        self._kill()
+        how = ", then ended with ".join(filter(None, (why, own))) or "closed its connection to the judge"
+        self.end = how
+        return WorkerDied(how, "\n".join(filter(None, (self._final_log(), traceback))))
+
+    def _kill(self) -> None:
+        with contextlib.suppress(WorkerDied):
+            report = self.nursery.kill(self.number)
+            self.left = int(report["left"])
+            self.end = str(report["how"])
+        self.end = self.end or "the fork-server is gone"
+
+    def _finish(self) -> None:
+        report = self.nursery.events[self.number]
+        self.end, self.left = str(report["how"]), int(report["left"])
+
+    def _final_log(self) -> str:
+        return self._log.take()
+
+
+def private_folder() -> str:
+    """Make the folder that a worker has for itself: working directory, home and temporary files."""
+    folder = tempfile.mkdtemp(prefix="fib-")
+    os.chmod(folder, 0o700)  # noqa: PTH101 - mkdtemp's own promise, kept under any umask
+    return folder

@@ -1,0 +1,70 @@
+"""The environment that workers see: an allow-list, because what CI puts there (tokens, paths) is not theirs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+_NAMES = frozenset(
+    {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CPATH"}
+    | {"LIBRARY_PATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "MAX_JOBS", "CUDAHOSTCXX", "SYSTEMROOT", "NO_COLOR"}
+)
+_PREFIXES = (
+    *("LC_", "CUDA_", "NVIDIA_", "NVCC_", "TRITON_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "CUBLAS", "CUDNN_", "NCCL_"),
+    *("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "CUTLASS_", "CUTE_", "TILELANG_", "TVM_", "FLASHINFER_", "ROCR_"),
+    *("HIP_", "ROCM_"),
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)API|(^|_)KEY|(^|_)AUTH|(^|_)PAT$", re.IGNORECASE)
+# Each of these would name a folder that the sandbox replaces, or bring back what was scrubbed.
+_REPLACED = frozenset({"TRITON_CACHE_DIR", "TRITON_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"})
+
+
+def scrub(environ: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
+    """Return the part of `environ` that a worker may see.
+
+    `extra` names further variables; one that ends in `*` is a prefix. They are let through even where they look like
+    a secret: whoever lists one means it.
+    """
+    wanted = list(extra)
+    names = {name for name in wanted if not name.endswith("*")}
+    prefixes = tuple(name[:-1] for name in wanted if name.endswith("*"))
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in names or name.startswith(prefixes) or _harmless(name)
+    }
+
+
+def _harmless(name: str) -> bool:
+    known = name in _NAMES or name.startswith(_PREFIXES)
+    return known and name not in _REPLACED and not _SECRET.search(name)
+
+
+def caches(folder: str, private: str) -> dict[str, str]:
+    """Return the variables that point compilers' caches into `folder` and everything temporary into `private`."""
+    return {
+        "HOME": private,
+        "TMPDIR": private,
+        "XDG_CACHE_HOME": f"{folder}/xdg",
+        "XDG_CONFIG_HOME": f"{private}/.config",
+        "XDG_DATA_HOME": f"{private}/.local",
+        "TRITON_HOME": f"{folder}/triton",
+        "TRITON_CACHE_DIR": f"{folder}/triton/cache",
+        "TORCH_EXTENSIONS_DIR": f"{folder}/extensions",
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "CUDA_CACHE_PATH": f"{folder}/cuda",
+        "FLASHINFER_WORKSPACE_BASE": f"{folder}/flashinfer",
+        "TVM_FFI_CACHE_DIR": f"{folder}/tvm_ffi",
+        "USER": "worker",
+        "LOGNAME": "worker",
+    }
+
+
+def visible_device(environ: Mapping[str, str], device: str) -> dict[str, str]:
+    """Return the variables that make `device` (`cpu`, `cuda`, `cuda:N`) the only card of a worker, its `cuda:0`."""
+    if device == "cpu":
+        return {"TRITON_INTERPRET": "1"}
+    index = int(device.partition(":")[2] or 0)
+    listed = environ.get("CUDA_VISIBLE_DEVICES")
+    cards = [card.strip() for card in listed.split(",")] if listed else []
+    return {"CUDA_VISIBLE_DEVICES": cards[index] if index < len(cards) else str(index), "TRITON_INTERPRET": "0"}

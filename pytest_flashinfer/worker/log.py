@@ -1,0 +1,65 @@
+"""What a worker prints: read from a pipe while the judge waits, kept in bounds."""
+
+from __future__ import annotations
+
+import os
+
+HEAD, TAIL = 32_768, 32_768  # bytes kept of the beginning and of the end
+_CHUNK = 1 << 16
+
+
+class Log:
+    """The reading end of a worker's stdout and stderr. However much is written, memory stays bounded."""
+
+    def __init__(self) -> None:
+        self._read, self.write_end = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._read, False)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+        self.closed = False
+
+    def fileno(self) -> int:
+        """Return the descriptor, for selectors."""
+        return self._read
+
+    def feed(self) -> None:
+        """Read what is there, at most 1 MiB, so that a flood cannot keep the judge here."""
+        for _ in range(16):
+            try:
+                data = os.read(self._read, _CHUNK)
+            except BlockingIOError:
+                return
+            if not data:
+                self.closed = True
+                return
+            room = HEAD - len(self._head)
+            self._head += data[:room]
+            self._tail += data[room:]
+            surplus = len(self._tail) - TAIL
+            if surplus > 0:
+                del self._tail[:surplus]
+                self._dropped += surplus
+
+    def take(self) -> str:
+        """Return what was printed since the last call, its middle cut out where it is long."""
+        self.feed()
+        gap = f"\n... {self._dropped} bytes left out ...\n".encode() if self._dropped else b""
+        text = bytes(self._head) + gap + bytes(self._tail)
+        self._head.clear()
+        self._tail.clear()
+        self._dropped = 0
+        return text.decode(errors="replace")
+
+    def close(self) -> None:
+        """Close both ends."""
+        if self._read >= 0:
+            os.close(self._read)
+            self._read = -1
+        self.close_write_end()
+
+    def close_write_end(self) -> None:
+        """Close the end that the worker has its own copy of."""
+        if self.write_end >= 0:
+            os.close(self.write_end)
+            self.write_end = -1

@@ -1,0 +1,124 @@
+"""The one block of memory that the judge shares with one worker.
+
+On the CPU it is a sealed memfd that both map. On a card it is a cudaMalloc of its own, opened by the worker through
+CUDA IPC: torch's caching allocator would share whole segments, with whatever else lies in them. The judge allocates,
+so it reads the bytes of its own memory, never an object that the worker made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pytest_flashinfer.worker import cudart
+
+_SMALLEST = 1 << 21
+_EMPTY = torch.empty  # bound before foreign code could replace them
+_AS_TENSOR = torch.as_tensor
+_FROM_BUFFER = torch.frombuffer
+_SET = torch.Tensor.set_
+_STORAGE = torch.Tensor.untyped_storage
+DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+
+
+class Arena:
+    """The judge's end: one block of bytes on `device` (`"cpu"` or `"cuda:N"`), grown by replacement.
+
+    `data` is a uint8 tensor over the whole block. The address stays as long as the block is large enough, so that
+    the same storage is used again with other contents.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.data = torch.empty(0, dtype=torch.uint8, device=device)
+        self._pointer = 0
+        self._fd = -1
+
+    def reserve(self, nbytes: int) -> bool:
+        """Have at least `nbytes`; returns whether the block is a new one, which the worker must map."""
+        if nbytes <= self.data.numel():
+            return False
+        self.close()
+        size = max(_SMALLEST, -(-nbytes // _SMALLEST) * _SMALLEST)
+        if self.device == "cpu":
+            self._fd = _sealed(size)
+            self.data = torch.frombuffer(mmap.mmap(self._fd, size), dtype=torch.uint8)
+        else:
+            with torch.cuda.device(self.device):
+                self._pointer = cudart.malloc(size)
+            self.data = torch.as_tensor(cudart.Block(self._pointer, size), device=self.device)
+        return True
+
+    def export(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the message and the descriptors by which `Memory.map` opens this block in the worker."""
+        size = self.data.numel()
+        if self.device == "cpu":
+            return {"bytes": size, "fds": 1}, [self._fd]
+        return {"bytes": size, "handle": cudart.share(self._pointer).hex()}, []
+
+    def close(self) -> None:
+        """Give the block back; tensors over it must not be used any more."""
+        self.data = torch.empty(0, dtype=torch.uint8, device=self.device)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._pointer:
+            pointer, self._pointer = self._pointer, 0
+            with contextlib.suppress(cudart.CudaError), torch.cuda.device(self.device):
+                cudart.free(pointer)
+
+
+def _sealed(size: int) -> int:
+    """Return a memfd that nobody can resize: a shrunk one would kill the judge with SIGBUS."""
+    fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return fd
+
+
+class Memory:
+    """The worker's end: maps the judge's arena and makes tensors over parts of it."""
+
+    def __init__(self) -> None:
+        self.device = "cpu"
+        self.size = 0
+        self.base = 0
+        self._map: mmap.mmap | None = None
+        self._pointer = 0
+
+    def map(self, message: Mapping[str, Any], fds: list[int]) -> None:
+        """Open the block that `Arena.export` described, in place of the last one."""
+        self.size = int(message["bytes"])
+        if fds:
+            self._map = mmap.mmap(fds[0], self.size)
+            os.close(fds[0])
+            self.base = _FROM_BUFFER(self._map, dtype=torch.uint8).data_ptr()
+            return
+        if self._pointer:
+            cudart.synchronize()
+            cudart.close_shared(self._pointer)
+        self.device = "cuda:0"
+        self.base = self._pointer = cudart.open_shared(bytes.fromhex(message["handle"]))
+
+    def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
+        """Make a new tensor over `slot`: `at` and `room` in bytes, `dtype`, `size`, `stride` in elements.
+
+        Its storage begins at the slot and includes the guard zone behind it, so that writing the whole storage shows.
+        """
+        at, room = slot["at"], slot["room"]
+        if self._map is not None:
+            flat = _FROM_BUFFER(self._map, dtype=torch.uint8, count=room, offset=at)
+        else:
+            flat = _AS_TENSOR(cudart.Block(self.base + at, room), device=self.device)
+        made = _EMPTY(0, dtype=DTYPES[slot["dtype"]], device=self.device)
+        return _SET(made, _STORAGE(flat), 0, slot["size"], slot["stride"])
+
+    def address(self, slot: Mapping[str, Any]) -> int:
+        """Return the address of a slot in this process."""
+        return self.base + int(slot["at"])

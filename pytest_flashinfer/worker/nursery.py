@@ -1,0 +1,141 @@
+"""The judge's end of the fork-server: starts it, asks it for workers, hears of their ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_flashinfer.worker import environment
+from pytest_flashinfer.worker.errors import WorkerDied
+from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# The package is found by its own path and not by a folder on sys.path, which may be the root of a project.
+_BOOT = """
+import sys, importlib.util as util
+spec = util.spec_from_file_location("pytest_flashinfer", sys.argv[1] + "/__init__.py",
+                                    submodule_search_locations=[sys.argv[1]])
+sys.modules["pytest_flashinfer"] = package = util.module_from_spec(spec)
+spec.loader.exec_module(package)
+from pytest_flashinfer.worker.forkserver import main
+main(int(sys.argv[2]))
+"""
+START_SECONDS = 180.0  # a cold import of torch from a network disk
+_KILL_SECONDS = 20.0  # a process in the middle of a driver call ends late
+
+
+class Nursery:
+    """One fork-server process. Starting does not wait; the first `fork` waits until torch is imported there."""
+
+    def __init__(self, device: str, extra_env: Iterable[str] = ()) -> None:
+        self.env = environment.scrub(os.environ, extra_env)
+        self.env.update(environment.visible_device(os.environ, device))
+        self.events: dict[int, Message] = {}  # number of a worker to how it ended
+        self.search: list[str] | None = None  # the server's sys.path, once it is ready
+        self.failed: dict[str, str] = {}
+        self._started: dict[int, int] = {}
+        self._killed: dict[int, Message] = {}
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-I", *(["-B"] if sys.dont_write_bytecode else []), "-c", _BOOT, str(_PACKAGE)]
+        with theirs:
+            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                [*command, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                env=self.env,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+            )
+        self.channel = Channel(ours, FROM_WORKER)
+        search = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(path)]  # noqa: PTH117
+        with contextlib.suppress(Disconnected):
+            self.channel.send({"path": search, "preload": ["torch", "triton", "pytest_flashinfer.worker.child"]})
+
+    def wait_ready(self) -> list[str]:
+        """Wait until the server has imported torch; returns its `sys.path`. Raises WorkerDied where it cannot."""
+        self._until(lambda: self.search is not None, START_SECONDS)
+        if "torch" in self.failed:
+            raise WorkerDied(f"the fork-server cannot import torch: {self.failed['torch']}", self.log())
+        assert self.search is not None
+        return self.search
+
+    def fork(self, number: int, policy: Mapping[str, Any], fds: tuple[int, int]) -> None:
+        """Ask for a worker with the given socket and log; does not wait for it."""
+        self.wait_ready()
+        self._send({"do": "fork", "id": number, "policy": dict(policy), "fds": 2}, fds)
+
+    def kill(self, number: int) -> Message:
+        """Have a worker and all that descends from it killed; returns the report (`how`, `left`)."""
+        if number in self.events:
+            return self.events[number]
+        self._send({"do": "kill", "id": number})
+        self._until(lambda: number in self._killed, _KILL_SECONDS)
+        return self.events.pop(number, None) or self._killed.pop(number)
+
+    def pump(self) -> None:
+        """Take in what the server has sent; raises WorkerDied where it is gone."""
+        try:
+            self.channel.feed()
+            while (message := self.channel.take()) is not None:
+                self._note(message)
+        except (Disconnected, ProtocolError) as error:
+            raise WorkerDied(f"the fork-server is gone ({self._end()}): {error}", self.log()) from None
+
+    def log(self) -> str:
+        """Return what the server itself printed, its last 16 KiB."""
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), 16384, max(0, size - 16384)).decode(errors="replace")
+
+    def close(self) -> None:
+        """End the server; it takes its workers along."""
+        self.channel.sock.close()
+        try:
+            self.process.wait(timeout=2.0)
+        except subprocess.TimeoutExpired:  # it is still importing torch
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self._log.close()
+
+    def _note(self, message: Message) -> None:
+        event = message.get("event")
+        if event == "ready":
+            self.failed = dict(message["failed"])
+            self.search = [str(path) for path in message["path"]]
+        elif event == "exited":
+            self.events[int(message["id"])] = message
+        elif event == "killed":
+            self._killed[int(message["id"])] = message
+        elif event == "started":
+            self._started[int(message["id"])] = int(message["pid"])
+
+    def _until(self, done: Any, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.channel, selectors.EVENT_READ)
+            while not done():
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise WorkerDied(f"the fork-server did not answer within {seconds:g} s", self.log())
+                self.pump()
+
+    def _send(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        try:
+            self.channel.send(message, fds, timeout=_KILL_SECONDS)
+        except (Disconnected, TimeoutError) as error:
+            raise WorkerDied(f"the fork-server is gone ({self._end()}): {error}", self.log()) from None
+
+    def _end(self) -> str:
+        status = self.process.poll()
+        return "alive" if status is None else f"exit status {status}"

@@ -1,0 +1,107 @@
+"""The workers of one test run on one device: one is always warm, so that the next solution need not wait."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pytest_flashinfer.worker import allowed
+from pytest_flashinfer.worker.client import Worker, private_folder
+from pytest_flashinfer.worker.errors import WorkerDied
+from pytest_flashinfer.worker.nursery import Nursery
+
+SOLVE = "pytest_flashinfer.worker.solve"
+
+
+class Pool:
+    """Hands out fresh workers; one fork-server behind them.
+
+    `device` is `"cpu"` or `"cuda:N"`. `hidden` are folders and files that no worker may read. `cache` is the folder
+    under which build folders live; a worker may write to it until it is told which part of it is its own. `env` names
+    further environment variables that workers may see (`NAME` or `PREFIX*`). Constructing a pool starts the import of
+    torch in the fork-server and returns at once.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        hidden: Iterable[Path] = (),
+        cache: Path | None = None,
+        env: Iterable[str] = (),
+        *,
+        network: bool = False,
+    ) -> None:
+        self.device = device
+        self.hidden = [Path(path) for path in hidden]
+        self.cache = cache
+        self.env = list(env)
+        self.network = network
+        self._numbers = itertools.count(1)
+        self._workers: list[Worker] = []
+        self._warm: dict[str, Worker] = {}
+        self._nursery = Nursery(device, self.env)
+
+    def worker(self, handler: str = SOLVE) -> Worker:
+        """Return a worker with the handler module imported, and begin to prepare the next one like it.
+
+        Raises WorkerDied where no worker can be started.
+        """
+        worker = self._warm.pop(handler, None)
+        if worker is None or not worker.alive:
+            worker = self._fork(handler)
+        try:
+            worker.start()
+        except WorkerDied:
+            worker = self._fork(handler)
+            worker.start()
+        self._warm[handler] = self._fork(handler)
+        return worker
+
+    def warm(self, handler: str = SOLVE) -> None:
+        """Begin to prepare a worker with `handler`; waits for the fork-server only."""
+        if handler not in self._warm:
+            self._warm[handler] = self._fork(handler)
+
+    def protections(self) -> dict[str, Any]:
+        """Return what the sandbox achieves here; needs no solution."""
+        self.warm()
+        worker = self._warm[SOLVE]
+        worker.start()
+        return dict(worker.protections or {})
+
+    def close(self) -> None:
+        """Kill every worker and the fork-server."""
+        for worker in self._workers:
+            worker.close()
+        self._workers.clear()
+        self._warm.clear()
+        self._nursery.close()
+
+    def _fork(self, handler: str) -> Worker:
+        try:
+            return self._fork_once(handler)
+        except WorkerDied:
+            with contextlib.suppress(OSError):
+                self._nursery.close()
+            self._nursery = Nursery(self.device, self.env)
+            self._warm.clear()
+            return self._fork_once(handler)
+
+    def _fork_once(self, handler: str) -> Worker:
+        search = self._nursery.wait_ready()
+        if self.cache is not None:
+            self.cache.mkdir(parents=True, exist_ok=True)
+        policy = {
+            "private": private_folder(),
+            "read": allowed.readable(search, self._nursery.env, self.hidden),
+            "write": [str(self.cache)] if self.cache is not None else [],
+            "devices": allowed.devices(),
+            "network": self.network,
+        }
+        worker = Worker(self._nursery, next(self._numbers), policy, handler, self.device)
+        self._workers = [known for known in self._workers if known.end != "closed"]
+        self._workers.append(worker)
+        return worker

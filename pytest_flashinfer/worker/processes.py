@@ -1,0 +1,78 @@
+"""The process table, read from /proc: who descends from whom, so that a worker's end is the end of all it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """One row of the table; `session` is the id of the session leader."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+
+
+def table() -> dict[int, Process]:
+    """Return all processes by id; those that end meanwhile are left out."""
+    rows: dict[int, Process] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - one call, no objects
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                text = Path(f"/proc/{name}/stat").read_bytes()
+                fields = text[text.rindex(b")") + 2 :].split()
+                rows[int(name)] = Process(int(name), int(fields[1]), int(fields[3]), fields[0].decode())
+    return rows
+
+
+def descendants(root: int, rows: dict[int, Process]) -> list[int]:
+    """Return the ids of all processes below `root`, parents first."""
+    children: dict[int, list[int]] = {}
+    for row in rows.values():
+        children.setdefault(row.parent, []).append(row.pid)
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def orphans(parent: int, living: Iterable[int], rows: dict[int, Process]) -> list[int]:
+    """Return the children of `parent` that belong to no worker in `living`, with all that descends from them.
+
+    A worker leads its own session, so what it leaves behind is told from what another one still uses.
+    """
+    leaders = set(living)
+    mine = [
+        row.pid
+        for row in rows.values()
+        if row.parent == parent and row.pid not in leaders and row.session not in leaders
+    ]
+    return mine + [pid for root in mine for pid in descendants(root, rows)]
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Send SIGKILL to each; one that is gone already is no error."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def describe(status: int) -> str:
+    """Say how a process ended, from the status that waitpid gave: `exit status 0`, `signal SIGSEGV`."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,127 @@
+"""What a solution returned, matched with what was declared: count, type, shape, dtype, device, aliasing.
+
+Everything here runs beside foreign code and decides nothing: the judge reads its own buffers. The functions of torch
+are bound at import, before a solution can replace them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pytest_flashinfer.worker.memory import DTYPES
+
+Problem = list[str]  # kind, output ("" for all), message: what travels to the judge
+
+_TENSOR = torch.Tensor
+_SHAPE = torch.Tensor.shape.__get__
+_TYPE = torch.Tensor.dtype.__get__
+_DEVICE = torch.Tensor.device.__get__
+_LAYOUT = torch.Tensor.layout.__get__
+_STORAGE = torch.Tensor.untyped_storage
+_ITEM_SIZE = torch.Tensor.element_size
+_NUMEL = torch.Tensor.numel
+_DATA_PTR = torch.Tensor.data_ptr
+_STORAGE_PTR = torch.UntypedStorage.data_ptr
+_ATTRIBUTES = object.__getattribute__
+_MOST_LISTED = 4
+
+
+def pair(result: object, outputs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Problem]]:
+    """Give every declared output its returned value, by name or by order; left out are those that are missing."""
+    names = [str(output["name"]) for output in outputs]
+    if result is None:
+        return {}, [["count", "", "returned None: did you mean destination style?"]]
+    if isinstance(result, dict):
+        unknown = [str(key)[:80] for key in result if key not in names]
+        if unknown:
+            return {}, [["count", "", f"returned unknown outputs {', '.join(unknown)}; declared are {', '.join(names)}"]]
+        found = {name: result[name] for name in names if name in result}
+    else:
+        values = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(values) > len(names):
+            declared = f"{len(names)} output{'s' * (len(names) != 1)}"
+            return {}, [["count", "", f"{len(values)} values returned for {declared}: {', '.join(names)}"]]
+        found = dict(zip(names, values, strict=False))
+    found = {name: value for name, value in found.items() if value is not None}
+    missing = [str(output["name"]) for output in outputs if output["name"] not in found and not output["optional"]]
+    if missing:
+        have = f"{len(found)} of {len(names)} outputs returned"
+        return found, [["count", "", f"{have}: missing {', '.join(missing)}"]]
+    return found, []
+
+
+def check(found: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], device: str) -> list[Problem]:
+    """Compare each value with its declaration; a result in another order is told from a wrong one."""
+    specs = [output for output in outputs if output["name"] in found]
+    problems = [problem for spec in specs for problem in _check_one(found[spec["name"]], spec, device)]
+    if any(kind in {"shape", "dtype", "type"} for kind, _, _ in problems) and len(specs) > 1:
+        values = list(found.values())
+        fits = [[not list(_check_one(value, spec, device)) for value in values] for spec in specs]
+        if _permutation(fits):
+            problems[0][2] += f"; order is {', '.join(str(output['name']) for output in outputs)}"
+    return problems
+
+
+def _permutation(fits: list[list[bool]]) -> bool:
+    """Whether every declared output can be given a returned value of its own that fits it."""
+    taken: list[int] = []
+    for row in fits:
+        free = next((index for index, fit in enumerate(row) if fit and index not in taken), None)
+        if free is None:
+            return False
+        taken.append(free)
+    return True
+
+
+def _check_one(value: object, spec: Mapping[str, Any], device: str) -> Iterator[Problem]:
+    name, size, dtype = str(spec["name"]), list(spec["live"]["size"]), DTYPES[spec["live"]["dtype"]]
+    if isinstance(value, (bool, int, float)):
+        if size:
+            yield ["shape", name, f"{name}: a Python {type(value).__name__} instead of a tensor of shape {size}"]
+        elif isinstance(value, float) and not dtype.is_floating_point:
+            yield ["dtype", name, f"{name}: a Python float instead of {_plain(dtype)}"]
+        return
+    problem = _foreign(value)
+    if problem:
+        yield ["type", name, f"{name}: {problem}"]
+        return
+    assert isinstance(value, _TENSOR)
+    shape = list(_SHAPE(value))
+    if shape != size:
+        yield ["shape", name, f"{name}: shape {shape} instead of {size}"]
+    if _TYPE(value) is not dtype and str(_TYPE(value)) not in spec["also"]:
+        yield ["dtype", name, f"{name}: dtype {_plain(_TYPE(value))} instead of {_plain(dtype)}"]
+    where = str(_DEVICE(value))
+    if where != device and not (spec["scalar"] and where == "cpu"):
+        yield ["device", name, f"{name}: on {where} instead of {device}"]
+
+
+def _foreign(value: object) -> str:
+    """Say why `value` is not a plain tensor, or return the empty string."""
+    if type(value) is not _TENSOR:
+        kind = "a subclass of torch.Tensor, " if isinstance(value, _TENSOR) else ""
+        return f"returned {kind}{type(value).__name__}, not a plain torch.Tensor"
+    attributes = sorted(map(str, _ATTRIBUTES(value, "__dict__")))
+    if attributes:
+        listed = ", ".join(attributes[:_MOST_LISTED])
+        return f"the returned tensor carries attributes of its own ({listed}); return a plain tensor"
+    if _LAYOUT(value) is not torch.strided:
+        return f"layout {_LAYOUT(value)} instead of torch.strided"
+    return ""
+
+
+def storage_of(value: object) -> int:
+    """Return the address of a tensor's storage, 0 for an empty one or a Python number."""
+    return _STORAGE_PTR(_STORAGE(value)) if isinstance(value, _TENSOR) and _NUMEL(value) else 0
+
+
+def address_of(value: torch.Tensor) -> int:
+    """Return the address of a tensor's first element."""
+    return _DATA_PTR(value)
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

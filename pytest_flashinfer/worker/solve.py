@@ -1,0 +1,180 @@
+"""The handler for solutions: builds one, calls it, copies what it produced to where the judge reads.
+
+The judge's checks do not rest on this module's honesty: it shares a process with foreign code. What it says are facts
+for messages (shapes, counts) and durations; the values that are judged lie in the arena, whose guard zones, poison
+and inputs the judge compares by itself.
+
+A call's request: `inputs`, a list of `{"slot": ...}`, `{"value": plain}` or `{"float": text}`; `outputs`, a list of
+`{"name", "live": slot, "snap": slot, "scalar", "optional", "also", "inplace"}`; `timed`. The reply: `problems`,
+`missing`, `host_seconds`. `live` is the destination, or for value-returning solutions the place of a second reading;
+`snap` is filled on the caller's stream as soon as the call returns.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from pytest_flashinfer.build.registry import load
+from pytest_flashinfer.worker import cudart, results
+from pytest_flashinfer.worker.clock import Clock, open_clock
+from pytest_flashinfer.worker.memory import DTYPES, Memory
+
+_COPY = torch.Tensor.copy_  # all bound before a solution is imported
+_DETACH = torch.Tensor.detach
+_VIEW = torch.Tensor.view
+_FILL = torch.Tensor.fill_
+_TYPE = torch.Tensor.dtype.__get__
+_NO_GRAD = torch.no_grad
+_NOW = time.perf_counter
+_HELD = 1 << 28  # bytes of results that are kept alive; larger ones are not, for want of memory
+
+
+class Failed(Exception):  # noqa: N818 - never leaves the worker
+    """An error with a kind of its own for the judge."""
+
+    def __init__(self, kind: str, message: str, log: str = "") -> None:
+        self.kind, self.message, self.log = kind, message, log
+        super().__init__(message)
+
+
+class Solution:
+    """A built solution with what outlives its calls."""
+
+    def __init__(self, function: Callable[..., Any], clocks: dict[str, Clock], *, destination: bool) -> None:
+        self.function = function
+        self.destination = destination
+        self.clocks = clocks
+        self.held: list[tuple[Mapping[str, Any], Any]] = []  # outputs and values of the last call
+
+
+def warm(device: str) -> None:
+    """Have a CUDA context ready, before anything foreign is here."""
+    if device != "cpu":
+        torch.zeros(1, device="cuda:0")
+        cudart.synchronize()
+
+
+def build(request: dict[str, Any], folder: Path, device: str) -> Solution:
+    """Build the solution in `folder`; the clocks are opened first."""
+    clocks = {cache: open_clock(device, cache) for cache in _caches(request)}
+    kernel = load(request, folder)  # type: ignore[arg-type]
+    return Solution(kernel.function, clocks, destination=request["destination_passing"])
+
+
+def _caches(request: Mapping[str, Any]) -> list[Literal["cold", "warm"]]:
+    return list(request.get("caches", ["cold"]))
+
+
+def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, Any]:
+    """Carry out one request of the judge."""
+    assert isinstance(kernel, Solution)
+    if request["do"] == "clock":
+        return {"spans": [_span(span) for span in kernel.clocks[request["cache"]].read()]}
+    if request["do"] == "reread":
+        _reread(kernel, memory)
+        return {}
+    return _call(kernel, request, memory)
+
+
+def _span(span: Any) -> dict[str, Any]:
+    return {**vars(span), "kernels": [str(name)[:300] for name in span.kernels[:200]]}
+
+
+def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
+    copy = cudart.Copier() if memory.device != "cpu" else ctypes.memmove
+    outputs = request["outputs"]
+    arguments = [_argument(each, memory) for each in request["inputs"]]
+    targets = [memory.tensor(output["live"]) for output in outputs] if kernel.destination else []
+    clock = kernel.clocks[request["timed"]].span() if request["timed"] else nullcontext()
+    before, kernel_held, kernel.held = kernel.held, [], []
+    start = _NOW()
+    with clock:
+        result = kernel.function(*arguments, *targets)
+    seconds = _NOW() - start
+    problems: list[results.Problem] = []
+    missing: list[str] = []
+    if kernel.destination:
+        for output, target in zip(outputs, targets, strict=True):
+            copy(memory.address(output["snap"]), memory.address(output["live"]), output["bytes"])
+            if output["bytes"] and results.address_of(target) != memory.address(output["live"]):
+                text = f"{output['name']}: the destination's storage was replaced; write into the tensor passed"
+                problems.append(["swapped", output["name"], text])
+    else:
+        kernel_held, missing, problems = _collect(result, request, memory, before)
+    synchronize(memory)
+    kernel.held = kernel_held
+    _reread(kernel, memory)
+    if sum(output["bytes"] for output in outputs) > _HELD:
+        kernel.held = []
+    return {"problems": problems, "missing": missing, "host_seconds": seconds}
+
+
+def _collect(
+    result: object, request: Mapping[str, Any], memory: Memory, before: list[tuple[Mapping[str, Any], Any]]
+) -> tuple[list[tuple[Mapping[str, Any], Any]], list[str], list[results.Problem]]:
+    """Copy returned values into their snapshots; returns the values, the outputs left out and what is wrong."""
+    outputs = request["outputs"]
+    found, problems = results.pair(result, outputs)
+    problems = problems or results.check(found, outputs, memory.device)
+    if problems:
+        return [], [], problems
+    held = [(output, found[output["name"]]) for output in outputs if output["name"] in found]
+    for output, value in held:
+        write(memory, output["snap"], value)
+    earlier = {results.storage_of(value) for _, value in before} - {0}
+    for output, value in held:
+        problems += _aliases(output, value, request["inputs"], memory, earlier)
+    return held, [output["name"] for output in outputs if output["name"] not in found], problems
+
+
+def _aliases(
+    output: Mapping[str, Any], value: object, inputs: list[dict[str, Any]], memory: Memory, earlier: set[int]
+) -> list[results.Problem]:
+    name, storage = output["name"], results.storage_of(value)
+    if storage in earlier:
+        text = f"{name}: returned the storage of an earlier result, whose values change under its owner"
+        return [["reused", name, text]]
+    if not memory.base <= storage < memory.base + memory.size:
+        return []
+    owners = [each["name"] for each in inputs if "slot" in each and memory.address(each["slot"]) == storage]
+    if output["inplace"] in owners:
+        return []
+    return [["alias", name, f"{name}: shares memory with the input {owners[0] if owners else ''}".rstrip()]]
+
+
+def _argument(spec: Mapping[str, Any], memory: Memory) -> Any:
+    if "slot" in spec:
+        return memory.tensor(spec["slot"])
+    return float.fromhex(spec["float"]) if "float" in spec else spec["value"]
+
+
+def write(memory: Memory, slot: Mapping[str, Any], value: object) -> None:
+    """Copy a tensor or Python number into a slot of the arena, on the caller's stream."""
+    target = memory.tensor(slot)
+    with _NO_GRAD():
+        if isinstance(value, torch.Tensor):
+            source = _DETACH(value)
+            wanted = DTYPES[slot["dtype"]]
+            _COPY(target, source if _TYPE(source) is wanted else _VIEW(source, wanted))
+        else:
+            _FILL(target, value)
+
+
+def _reread(kernel: Solution, memory: Memory) -> None:
+    """Copy the held results a second time, into the live slots: a result that changed since shows there."""
+    for output, value in kernel.held:
+        write(memory, output["live"], value)
+    synchronize(memory)
+
+
+def synchronize(memory: Memory) -> None:
+    """Wait for the device; raises CudaError for what failed on it meanwhile."""
+    if memory.device != "cpu":
+        cudart.synchronize()
