@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 from pytest_flashinfer.build.base import Builder, Kernel, Request, write_sources
+from pytest_flashinfer.build.cpp import CppBuilder
 from pytest_flashinfer.build.errors import BuildError
+from pytest_flashinfer.build.extension import digest
 from pytest_flashinfer.build.python import PythonBuilder
 from pytest_flashinfer.build.signature import check_signature
 from pytest_flashinfer.build.triton import TritonBuilder
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 BUILDERS: tuple[Builder, ...] = (
     PythonBuilder(),
     TritonBuilder(),
+    CppBuilder("cuda"),
+    CppBuilder("cpp"),
+    CppBuilder("cutlass"),
     PythonBuilder("tilelang", "tilelang"),
     PythonBuilder("cutedsl", "cutlass", "nvidia-cutlass-dsl"),
     PythonBuilder("cutile", "cuda.tile", "cuda-tile"),
@@ -48,6 +51,9 @@ def load(request: Request, folder: Path) -> Kernel:
     if reason is not None:
         raise BuildError(reason)
     write_sources(request["sources"], folder)
+    if request["cache"]:
+        # What a Python source compiles by itself is kept too; torch tells contents apart only by the folder.
+        os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(request["cache"]).resolve() / "torch" / digest(request))
     function = builder.build(request, folder)
     check_signature(function, request["inputs"], request["outputs"], destination_passing=request["destination_passing"])
     return Kernel(function, canonical(request["language"]))
