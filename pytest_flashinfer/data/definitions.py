@@ -6,34 +6,15 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import records, sniff
 from pytest_flashinfer.data.dialects import Draft, translate
-from pytest_flashinfer.data.faults import Fault, JsonPath, Loaded, show_path
+from pytest_flashinfer.data.faults import Fault, Loaded
 from pytest_flashinfer.data.jsontext import Document, read_json
+from pytest_flashinfer.data.places import Places
+from pytest_flashinfer.data.reader import Malformed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition
-
-
-class Places:
-    """Lines and original keys of a canonical document, through the names that the file has for its keys."""
-
-    def __init__(self, document: Document, renamed: dict[str, str] | None = None, prefix: JsonPath = ()) -> None:
-        self.document, self.renamed, self.prefix = document, renamed or {}, prefix
-
-    def original(self, where: JsonPath) -> JsonPath:
-        """Translate a path into the canonical document into one into the file."""
-        if where and isinstance(where[0], str):
-            where = (self.renamed.get(where[0], where[0]), *where[1:])
-        return (*self.prefix, *where)
-
-    def __call__(self, where: JsonPath) -> int:
-        """Give the line in the file."""
-        return self.document.line_of(self.original(where))
-
-    def show(self, where: JsonPath) -> str:
-        """Write the path with the keys of the file."""
-        return show_path(self.original(where))
 
 
 def load_definition(path: Path) -> Loaded[Definition]:
@@ -58,7 +39,7 @@ def _finish(document: Document, draft: Draft) -> Loaded[Definition]:
     value = None
     try:
         value = records.definition(draft)
-    except records.Malformed as error:
+    except Malformed as error:
         if not any(fault.where == places.show(error.where) for fault in faults):
             faults.append(found.fault(error.where, error.message))
     return Loaded(

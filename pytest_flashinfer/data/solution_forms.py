@@ -1,0 +1,182 @@
+"""Solutions as people keep them while they write a kernel, brought into the document that a JSON solution is."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_flashinfer.data.faults import Fault
+from pytest_flashinfer.data.files import read_text
+from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, returns_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CONFIG = "config.toml"
+_KNOWN = ("name", "definition", "author", "description")
+SUFFIXES = frozenset([".py", ".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hh", ".inl", ".inc", ".ptx"])
+MAX_FILES = 200
+MAX_SOURCE = 8 << 20
+_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
+_DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The document that a solution comes to, `None` where `faults` say why there is none."""
+
+    path: Path
+    raw: dict[str, Any] | None = None
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _broken(path: Path, message: str, line: int | None = None, column: int | None = None) -> Found:
+    return Found(path, faults=(Fault(path, line, "", message, column),))
+
+
+def read_folder(folder: Path) -> Found:
+    """Read a folder that holds a `config.toml` and sources, beside it or under `solution/<language>/`."""
+    path = folder / CONFIG
+    text, reason = read_text(path)
+    if text is None:
+        return _broken(path, reason or "cannot be read")
+    try:
+        config = _plain(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return _toml_fault(path, str(error))
+    tables = {name: config.get(name, {}) for name in ("solution", "build")}
+    for name, table in tables.items():
+        if not isinstance(table, dict) or not table:
+            return _broken(path, f"missing table [{name}]: see the solution kit's config.toml")
+    language = str(tables["build"].get("language", "")).lower()
+    root = next(place for place in _source_folders(folder, language) if place.is_dir())
+    sources, faults = _read_sources(root)
+    raw: dict[str, Any] = {key: tables["solution"][key] for key in _KNOWN if key in tables["solution"]}
+    notes = _defaults(raw, folder.name)
+    rest = {key: value for key, value in tables["solution"].items() if key not in _KNOWN}
+    others = {key: value for key, value in config.items() if key not in tables}
+    raw |= {"spec": dict(tables["build"]), "sources": sources, **rest, **others}
+    return Found(path, raw, tuple(faults), tuple(notes))
+
+
+def _defaults(raw: dict[str, Any], name: str) -> list[str]:
+    notes = []
+    for key, value in (("name", name), ("author", "unknown")):
+        if key not in raw:
+            raw[key] = value
+            notes.append(f"no {key!r}: {value!r} is taken")
+    return notes
+
+
+def _plain(value: Any) -> Any:
+    """Write dates as text: JSON has none, and what is read here has to be written back."""
+    if isinstance(value, dict):
+        return {key: _plain(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    return value if isinstance(value, (str, int, float)) else str(value)
+
+
+def _toml_fault(path: Path, message: str) -> Found:
+    place = _PLACE.search(message)
+    line, column = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
+    return _broken(path, f"not TOML: {_PLACE.sub('', message)}", line, column)
+
+
+def _source_folders(folder: Path, language: str) -> tuple[Path, ...]:
+    inner = folder / "solution"
+    return (inner / language, inner, folder) if language.isidentifier() else (inner, folder)
+
+
+def _read_sources(root: Path) -> tuple[list[dict[str, str]], list[Fault]]:
+    sources: list[dict[str, str]] = []
+    faults: list[Fault] = []
+    for path in _source_paths(root):
+        text, reason = read_text(path, MAX_SOURCE)
+        if text is None:
+            faults.append(Fault(path, None, "", reason or "cannot be read"))
+        else:
+            sources.append({"path": path.relative_to(root).as_posix(), "content": text})
+    if len(sources) > MAX_FILES:
+        faults.append(Fault(root, None, "", f"more than {MAX_FILES} source files: is this the solution's own folder?"))
+        del sources[MAX_FILES:]
+    return sources, faults
+
+
+def _source_paths(root: Path) -> list[Path]:
+    """Source files below `root`, links out of it and hidden folders left aside, at most one more than allowed."""
+    inside = root.resolve()
+    found: list[Path] = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path.suffix in SUFFIXES and path.is_file() and path.resolve().is_relative_to(inside):
+                found.append(path)
+        if len(found) > MAX_FILES:
+            break
+    return sorted(found)[: MAX_FILES + 1]
+
+
+def is_solution_module(text: str) -> bool:
+    """Whether Python source may be a solution: it names a definition at its top level."""
+    return _DEFINITION.search(text) is not None
+
+
+def read_module(path: Path) -> Found:
+    """Read a Python module with `definition = "<name>"` and a function `run`; nothing of it is run."""
+    text, reason = read_text(path, MAX_SOURCE)
+    if text is None:
+        return _broken(path, reason or "cannot be read")
+    tree = parse_python(text)
+    if isinstance(tree, BrokenSource):
+        return _broken(path, f"not Python: {tree.message}", tree.line)
+    said = _constants(tree)
+    if not isinstance(said.get("definition"), str):
+        return _broken(path, 'no module-level definition = "<name>": say which definition this solves', 1)
+    run = functions(tree).get("run")
+    style = said.get("destination_passing_style")
+    notes = []
+    if style is None:
+        style = run is not None and not returns_value(run)
+        notes.append(f"run {'writes its outputs in place' if style else 'returns its outputs'}, as its source has it")
+    raw: dict[str, Any] = {key: said[key] for key in _KNOWN if key in said}
+    notes += _defaults(raw, path.stem)
+    spec = {"language": _language(tree), "entry_point": f"{path.name}::run", "destination_passing_style": style}
+    spec |= {key: said[key] for key in ("language", "target_hardware", "dependencies") if key in said}
+    raw |= {"spec": spec, "sources": [{"path": path.name, "content": text}]}
+    return Found(path, raw, notes=tuple(notes))
+
+
+def _constants(tree: ast.Module) -> dict[str, Any]:
+    """Give the module-level names that are set to plain values; tuples come as lists, as in JSON."""
+    values: dict[str, Any] = {}
+    for node in tree.body:
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        try:
+            value = ast.literal_eval(node.value)
+        except (ValueError, TypeError, MemoryError, RecursionError):
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
+            if isinstance(target, ast.Name):
+                values[target.id] = list(value) if isinstance(value, tuple) else value
+    return values
+
+
+def _language(tree: ast.Module) -> str:
+    imported = {
+        (alias.name if isinstance(node, ast.Import) else node.module or "").split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    return "triton" if "triton" in imported else "python"

@@ -1,0 +1,127 @@
+"""Reading a solution: a JSON file, a folder with `config.toml`, or a Python module."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.data import model, sniff
+from pytest_flashinfer.data.faults import Fault, Lines, Loaded, OneLine
+from pytest_flashinfer.data.jsontext import read_json
+from pytest_flashinfer.data.places import Places
+from pytest_flashinfer.data.reader import Malformed, Reader
+from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, read_module
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LANGUAGES = ("python", "triton", "cuda", "cpp", "tilelang", "cutedsl", "cutlass", "cutile")
+_LANGUAGE_NAMES = {"c++": "cpp", "cxx": "cpp", "cute_dsl": "cutedsl", "cute-dsl": "cutedsl", "pytorch": "python"}
+_BINDING_NAMES = {"tvm_ffi": "tvm-ffi", "tvmffi": "tvm-ffi"}
+
+
+def load_solution(path: Path) -> Loaded[model.Solution]:
+    """Read a solution; never raises on bad content, which is told as faults.
+
+    `path` is a `.json` file, a folder with a `config.toml` (or that file), or a `.py` module. A folder's or module's
+    sources are read now: what is judged later is what was read.
+    """
+    if path.is_dir() or path.name == CONFIG:
+        found = read_folder(path if path.is_dir() else path.parent)
+    elif path.suffix == ".py":
+        found = read_module(path)
+    else:
+        return _load_json(path)
+    if found.raw is None:
+        return Loaded(None, found.path, found.faults, found.notes)
+    return _finish(found, OneLine())
+
+
+def _load_json(path: Path) -> Loaded[model.Solution]:
+    document = read_json(path)
+    if not document.readable:
+        return Loaded(None, path, document.faults, document.notes)
+    wrong = sniff.wrong_kind(document.value, sniff.SOLUTION)
+    if wrong:
+        return Loaded(None, path, (*document.faults, Fault(path, 1, "", wrong)), document.notes)
+    return _finish(Found(path, copy.deepcopy(document.value), document.faults, document.notes), Places(document))
+
+
+def _finish(found: Found, places: Lines) -> Loaded[model.Solution]:
+    raw: dict[str, Any] = found.raw or {}
+    notes = [*found.notes, *_settle(raw)]
+    result: Loaded[model.Solution] = Loaded(None, found.path, lines=places)
+    faults = list(found.faults)
+    value = None
+    try:
+        value = build(raw)
+    except Malformed as error:
+        faults.append(result.fault(error.where, error.message))
+    return Loaded(value, found.path, tuple(faults), tuple(notes), lines=places, raw=raw)
+
+
+def _settle(raw: dict[str, Any]) -> list[str]:
+    """Bring older spellings into the canonical ones."""
+    notes: list[str] = []
+    spec = raw.get("spec")
+    if not isinstance(spec, dict):
+        return notes
+    for key, names in (("language", _LANGUAGE_NAMES), ("binding", _BINDING_NAMES)):
+        if isinstance(spec.get(key), str):
+            plain = spec[key].strip().lower()
+            plain = names.get(plain, plain)
+            if plain != spec[key]:
+                notes.append(f"{key} {spec[key]!r} read as {plain!r}")
+                spec[key] = plain
+    if isinstance(spec.get("target_hardware"), str):
+        spec["target_hardware"] = [spec["target_hardware"]]
+        notes.append("target_hardware: one name read as a list of one")
+    entry, paths = spec.get("entry_point"), _source_paths(raw)
+    if isinstance(entry, str) and entry and "::" not in entry:
+        file = paths[0] if len(paths) == 1 else "main.py"
+        spec["entry_point"] = f"{file}::{entry}"
+        notes.append(f"entry_point {entry!r} names no file: read as {spec['entry_point']!r}")
+    return notes
+
+
+def _source_paths(raw: dict[str, Any]) -> list[str]:
+    sources = raw.get("sources")
+    listed = sources if isinstance(sources, list) else ()
+    return [source["path"] for source in listed if isinstance(source, dict) and isinstance(source.get("path"), str)]
+
+
+def build(raw: dict[str, Any]) -> model.Solution:
+    """Build a solution from its canonical document. Raises Malformed."""
+    read = Reader(raw)
+    spec = Reader(read.need("spec", dict), ("spec",))
+    file, _, function = spec.need("entry_point", str).partition("::")
+    by_destination = spec.take("destination_passing_style", bool)
+    solution = model.Solution(
+        name=read.need("name", str),
+        definition=read.need("definition", str),
+        author=read.need("author", str),
+        language=spec.need("language", str),
+        entry_file=file,
+        entry_function=function,
+        sources=_sources(read),
+        destination_passing=by_destination is not False,
+        target_hardware=spec.texts("target_hardware"),
+        dependencies=spec.texts("dependencies"),
+        binding=spec.take("binding", str),
+        description=read.take("description", str),
+        extra=read.rest,
+    )
+    if spec.rest:
+        read.rest["spec"] = spec.rest  # such as build_steps and compile_options
+    return solution
+
+
+def _sources(read: Reader) -> tuple[model.SourceFile, ...]:
+    sources = []
+    for number, source in enumerate(read.need("sources", list)):
+        inner = Reader(source, ("sources", number))
+        path, content = inner.need("path", str), inner.rest.get("content")
+        if not isinstance(content, str):
+            raise inner.fail("content", "missing key 'content'" if content is None else "expected text")
+        sources.append(model.SourceFile(path, content))
+    return tuple(sources)

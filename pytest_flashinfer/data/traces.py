@@ -1,0 +1,132 @@
+"""Reading workload and trace files: one JSON object a line, in any of the forms that are found."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.data import sniff, trace_records
+from pytest_flashinfer.data.faults import Fault, JsonPath, Loaded
+from pytest_flashinfer.data.jsontext import Document, read_json, read_json_lines
+from pytest_flashinfer.data.places import Places
+from pytest_flashinfer.data.reader import Malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_flashinfer.data.model import Trace, Workload
+
+
+def load_traces(path: Path, definition: str | None = None) -> list[Loaded[Trace]]:
+    """Read all lines of a workload or trace file; never raises on bad content.
+
+    `definition` names what the lines are for where they do not say it themselves, as a bare workload does not.
+    """
+    return [_load(document, where, value, definition) for document, where, value in _documents(path)]
+
+
+def load_workloads(path: Path, definition: str | None = None) -> list[Loaded[Workload]]:
+    """Read the workloads of a file, one `Loaded` per line, with `.line`; never raises on bad content.
+
+    A line that is for another definition than the given one has a fault and no value.
+    """
+    return [_workload(loaded, definition) for loaded in load_traces(path, definition)]
+
+
+def _workload(loaded: Loaded[Trace], definition: str | None) -> Loaded[Workload]:
+    faults, value = loaded.faults, loaded.value.workload if loaded.value is not None else None
+    if loaded.value is not None and definition is not None and loaded.value.definition != definition:
+        message = (
+            f"this line is for {loaded.value.definition!r}, its file for {definition!r}: move it or correct the name"
+        )
+        faults, value = (*faults, loaded.fault(("definition",), message)), None
+    return Loaded(value, loaded.path, faults, loaded.notes, loaded.warnings, loaded.line, loaded.lines, loaded.raw)
+
+
+def _documents(path: Path) -> Iterator[tuple[Document, JsonPath, Any]]:
+    """Yield each record with where it stands: on a line of its own, or in the list that a .json file holds."""
+    if path.suffix != ".json":
+        for document in read_json_lines(path):
+            yield document, (), document.value
+        return
+    document = read_json(path, nan_ok=True)
+    if document.readable and isinstance(document.value, list):
+        for number, value in enumerate(document.value):
+            yield document, (number,), value
+    else:
+        yield document, (), document.value
+
+
+def _load(document: Document, prefix: JsonPath, value: Any, definition: str | None) -> Loaded[Trace]:
+    line = document.position(prefix)[0] if prefix else document.line
+    if not document.readable:
+        return Loaded(None, document.path, document.faults, document.notes, line=document.faults[0].line or line)
+    kind = sniff.kind_of(value)
+    wrong = sniff.wrong_kind(value, sniff.TRACE) if kind != sniff.WORKLOAD else None
+    if wrong:
+        fault = Fault(document.path, line, "", wrong)
+        return Loaded(None, document.path, (*document.faults, fault), document.notes, line=line)
+    raw, notes = canonical_line(value, definition)
+    places = Places(document, prefix=prefix, wrapped="workload" if "workload" not in value else None)
+    result: Loaded[Trace] = Loaded(None, document.path, line=line, lines=places)
+    faults = list(document.faults)
+    trace = None
+    try:
+        trace = trace_records.trace(raw)
+    except Malformed as error:
+        faults.append(result.fault(error.where, error.message))
+    return Loaded(trace, document.path, tuple(faults), (*document.notes, *notes), (), line, places, raw)
+
+
+def canonical_line(value: dict[str, Any], definition: str | None) -> tuple[dict[str, Any], list[str]]:
+    """Bring a line into the canonical form: a trace with a uuid; the second part are notes on what was changed."""
+    notes: list[str] = []
+    raw = copy.deepcopy(value)
+    if "workload" not in raw:
+        raw = {"definition": raw.pop("definition", None), "workload": raw}
+        notes.append("a bare workload: read as a workload line")
+    if raw.get("definition") is None and definition is not None:
+        raw["definition"] = definition
+        notes.append(f"no 'definition': taken to be {definition!r}")
+    for key, empty in (("solution", ""), ("evaluation", {})):
+        if raw.get(key) == empty and key in raw and raw[key] is not None:
+            raw[key] = None
+            notes.append(f"{key!r}: {empty!r} read as null")
+    if isinstance(raw["workload"], dict):
+        notes.extend(_canonical_workload(raw["workload"]))
+    environment = raw["evaluation"].get("environment") if isinstance(raw.get("evaluation"), dict) else None
+    if isinstance(environment, dict) and "hardware" not in environment and "device" in environment:
+        environment["hardware"] = environment.pop("device")
+        notes.append("older key 'device' read as 'hardware'")
+    return raw, notes
+
+
+def _canonical_workload(workload: dict[str, Any]) -> Iterator[str]:
+    for key in ("axes", "inputs"):
+        if workload.get(key) is None:
+            workload[key] = {}
+            yield f"no {key!r}: read as none"
+    if isinstance(workload["axes"], dict):
+        for name, size in workload["axes"].items():
+            if isinstance(size, float) and size.is_integer():
+                workload["axes"][name] = int(size)
+                yield f"axis {name!r}: {size!r} read as {int(size)}"
+    if isinstance(workload["inputs"], dict):
+        for name in [name for name, spec in workload["inputs"].items() if spec is None]:
+            del workload["inputs"][name]
+            yield f"input {name!r}: null read as left out"
+    if workload.get("uuid") in (None, ""):
+        workload.pop("uuid", None)
+        identity = stable_uuid(workload)
+        workload["uuid"] = identity
+        yield f"no 'uuid': {identity} follows from the content"
+
+
+def stable_uuid(workload: dict[str, Any]) -> str:
+    """Derive a uuid from what a workload says: the same on every machine, however its keys are ordered."""
+    text = json.dumps({**workload, "uuid": None}, sort_keys=True, allow_nan=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
