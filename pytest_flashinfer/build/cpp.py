@@ -43,11 +43,17 @@ class CppBuilder:
         self.languages = (language,)
         self.cuda = language != "cpp"
 
+    def needs_card(self, device: str) -> str | None:
+        """Say that `device` is no card where this language needs one, or `None`."""
+        if self.cuda and device == "cpu":
+            return f"language {self.languages[0]} needs a CUDA device; this run is on the CPU"
+        return None
+
     def unavailable(self, device: str) -> str | None:
         """Say what is missing to compile for `device`, or `None`."""
         name = self.languages[0]
-        if self.cuda and device == "cpu":
-            return f"language {name} needs a CUDA device; this run is on the CPU"
+        if self.needs_card(device):
+            return self.needs_card(device)
         if self.cuda and find_nvcc() is None:
             return f"language {name} needs nvcc; install the CUDA toolkit or set CUDA_HOME"
         if find_tool(os.environ.get("CXX", "c++"), "g++", "clang++") is None:

@@ -143,3 +143,25 @@ def test_a_python_entry_file_loads_its_own_extension(tmp_path):
     sources = {"main.py": "import os\ndef run(x, w, y): return os.environ['TORCH_EXTENSIONS_DIR']\n", "k.cpp": ""}
     kernel = load(request(sources, tmp_path / "cache", entry="main.py"), tmp_path / "folder")
     assert kernel.function(0, 0, 0).startswith(str(tmp_path / "cache"))
+
+
+@needs_compiler
+def test_a_plain_function_is_exported_through_tvm_ffi(cache, tmp_path):
+    pytest.importorskip("tvm_ffi")
+    import torch
+
+    source = """
+#include <tvm/ffi/container/tensor.h>
+void run(tvm::ffi::TensorView x, tvm::ffi::TensorView w, tvm::ffi::TensorView y) {
+  for (int64_t i = 0; i < x.size(0) * x.size(1); ++i)
+    static_cast<float*>(y.data_ptr())[i] =
+        static_cast<float*>(x.data_ptr())[i] * static_cast<float*>(w.data_ptr())[i % x.size(1)] + 1;
+}
+"""
+    wanted = {**request({"kernel.cpp": source}, cache), "binding": "tvm-ffi"}
+    x, w, y = torch.randn(3, 8), torch.randn(8), torch.empty(3, 8)
+    for _ in range(2):
+        load(wanted, tmp_path).function(x, w, y.zero_())
+        torch.testing.assert_close(y, x * w + 1)
+    with pytest.raises(BuildError, match=r"does not compile: kernel\.cpp:\d+:\d+ error: .*TensorViu"):
+        load({**wanted, "sources": [{"path": "kernel.cpp", "content": source.replace("View x", "Viu x")}]}, tmp_path)
