@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.data.vocabulary import FUNCTIONS, MODULES, ConstraintError, check_tree
+from pytest_flashinfer.data.vocabulary import FUNCTIONS, MODULES, ConstraintError, UnsupportedError, check_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -25,7 +25,7 @@ _KEYWORDS = {"and", "or", "not", "in", "is", "if", "else", "for", "None", "True"
 _OPERATORS = re.compile(r"[-=<>+*/%&|^~\[\](){}]")
 _TOKEN = re.compile(r"[A-Za-z][\w'-]*|\S")
 
-__all__ = ["ConstraintError", "Expression", "evaluate_integer", "parse"]
+__all__ = ["ConstraintError", "Expression", "UnsupportedError", "evaluate_integer", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ def parse(text: str, names: Collection[str] | None = None, *, tensors: Collectio
 
     `names` are all names it may use (axes and tensors); `None` allows any. `tensors` are those of them that are
     tensors; without them a name counts as a tensor where it is used like one.
-    Raises ConstraintError where the text is neither an expression nor a sentence.
+    Raises ConstraintError where the text is neither an expression nor a sentence, UnsupportedError (one of these)
+    where it is an expression that this module does not compute.
     """
     if len(text) > MAX_TEXT:
         raise ConstraintError(f"longer than {MAX_TEXT} characters")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_flashinfer.data import records, sniff
+from pytest_flashinfer.data import records, schema, sniff
 from pytest_flashinfer.data.dialects import Draft, translate
-from pytest_flashinfer.data.faults import Fault, Loaded
+from pytest_flashinfer.data.faults import Fault, Loaded, without_repeats
 from pytest_flashinfer.data.jsontext import Document, read_json
 from pytest_flashinfer.data.places import Places
 from pytest_flashinfer.data.reader import Malformed
@@ -34,20 +34,19 @@ def load_definition(path: Path) -> Loaded[Definition]:
 
 def _finish(document: Document, draft: Draft) -> Loaded[Definition]:
     path, places = document.path, Places(document, draft.renamed)
-    found: Loaded[Definition] = Loaded(None, path, lines=places)
+    found: Loaded[Definition] = Loaded(None, path, lines=places, raw=draft.raw)
     faults = [*document.faults, *(found.fault(where, message) for where, message in draft.faults)]
     value = None
     try:
         value = records.definition(draft)
     except Malformed as error:
-        if not any(fault.where == places.show(error.where) for fault in faults):
-            faults.append(found.fault(error.where, error.message))
+        faults.extend(schema.malformed("definition", found, error))
     return Loaded(
         value,
         path,
-        tuple(faults),
+        without_repeats(faults),
         (*document.notes, *draft.notes),
-        tuple(found.fault(where, message) for where, message in draft.warnings),
+        tuple(found.fault(where, message, "warning") for where, message in draft.warnings),
         lines=places,
         raw=draft.raw,
     )

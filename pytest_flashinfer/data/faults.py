@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
+FaultKind = Literal["fault", "warning", "skip"]
 JsonPath = tuple[str | int, ...]
 
 
@@ -24,8 +25,8 @@ class Fault:
     """One thing that is wrong, in one line.
 
     `line` and `column` count from 1 and are `None` where the file as a whole is meant; `where` is the path into the
-    document as `show_path` writes it. A fault of kind `skip` says that this machine cannot use the data, not that the
-    data is wrong.
+    document as `show_path` writes it. Kind `warning` is odd but harmless; kind `skip` says that this machine cannot
+    use the data, not that the data is wrong.
     """
 
     path: Path
@@ -33,7 +34,7 @@ class Fault:
     where: str
     message: str
     column: int | None = None
-    kind: Literal["fault", "skip"] = "fault"
+    kind: FaultKind = "fault"
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)
@@ -85,11 +86,21 @@ class Loaded(Generic[T]):
     lines: Lines = field(default_factory=OneLine, compare=False, repr=False)
     raw: Any = field(default=None, compare=False, repr=False)
 
-    def fault(self, where: JsonPath, message: str) -> Fault:
+    def fault(self, where: JsonPath, message: str, kind: FaultKind = "fault") -> Fault:
         """Make a fault at a path into this document."""
-        return Fault(self.path, self.lines(where), self.lines.show(where), message)
+        return Fault(self.path, self.lines(where), self.lines.show(where), message, kind=kind)
 
 
 def unique(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Drop repetitions and order by line, so that a reader goes through the file once."""
     return tuple(sorted(dict.fromkeys(faults), key=lambda fault: (str(fault.path), fault.line or 0)))
+
+
+def without_repeats(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Drop what is said of a place that an earlier check has spoken of: the first one knows most."""
+    spoken: dict[str, int] = {}
+    kept = []
+    for number, fault in enumerate(faults):
+        if not fault.where or spoken.setdefault(f"{fault.path}:{fault.line}:{fault.where}", number) == number:
+            kept.append(fault)
+    return unique(kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data import model, sniff
+from pytest_flashinfer.data import model, schema, sniff
 from pytest_flashinfer.data.faults import Fault, Lines, Loaded, OneLine
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.places import Places
@@ -50,13 +50,13 @@ def _load_json(path: Path) -> Loaded[model.Solution]:
 def _finish(found: Found, places: Lines) -> Loaded[model.Solution]:
     raw: dict[str, Any] = found.raw or {}
     notes = [*found.notes, *_settle(raw)]
-    result: Loaded[model.Solution] = Loaded(None, found.path, lines=places)
+    result: Loaded[model.Solution] = Loaded(None, found.path, lines=places, raw=raw)
     faults = list(found.faults)
     value = None
     try:
         value = build(raw)
     except Malformed as error:
-        faults.append(result.fault(error.where, error.message))
+        faults.extend(schema.malformed("solution", result, error))
     return Loaded(value, found.path, tuple(faults), tuple(notes), lines=places, raw=raw)
 
 

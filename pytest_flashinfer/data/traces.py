@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data import sniff, trace_records
+from pytest_flashinfer.data import schema, sniff, trace_records
 from pytest_flashinfer.data.faults import Fault, JsonPath, Loaded
 from pytest_flashinfer.data.jsontext import Document, read_json, read_json_lines
 from pytest_flashinfer.data.places import Places
@@ -71,13 +71,13 @@ def _load(document: Document, prefix: JsonPath, value: Any, definition: str | No
         return Loaded(None, document.path, (*document.faults, fault), document.notes, line=line)
     raw, notes = canonical_line(value, definition)
     places = Places(document, prefix=prefix, wrapped="workload" if "workload" not in value else None)
-    result: Loaded[Trace] = Loaded(None, document.path, line=line, lines=places)
+    result: Loaded[Trace] = Loaded(None, document.path, line=line, lines=places, raw=raw)
     faults = list(document.faults)
     trace = None
     try:
         trace = trace_records.trace(raw)
     except Malformed as error:
-        faults.append(result.fault(error.where, error.message))
+        faults.extend(schema.malformed("trace", result, error))
     return Loaded(trace, document.path, tuple(faults), (*document.notes, *notes), (), line, places, raw)
 
 

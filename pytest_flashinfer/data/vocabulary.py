@@ -31,6 +31,10 @@ class ConstraintError(ValueError):
     """Why a constraint cannot be parsed or computed, in one line."""
 
 
+class UnsupportedError(ConstraintError):
+    """The constraint is Python, but of a kind that is not computed here: the data may well be right."""
+
+
 def _own(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     """Prefer a tensor's own method: the built-in function would walk it element by element."""
 
@@ -76,7 +80,7 @@ MATH = {name: getattr(math, name) for name in ("ceil", "floor", "gcd", "lcm", "l
 
 
 def check_tree(tree: ast.expr) -> None:
-    """Refuse, with a ConstraintError, what a constraint may not contain."""
+    """Refuse, with an UnsupportedError, what a constraint may not contain."""
     level: list[ast.AST] = [tree]
     nodes = 0
     for _ in range(MAX_DEPTH):
@@ -87,28 +91,28 @@ def check_tree(tree: ast.expr) -> None:
         if not level:
             break
     if level or nodes > MAX_NODES:
-        raise ConstraintError("too long or too deeply nested")
+        raise UnsupportedError("too long or too deeply nested")
 
 
 def _check_node(node: ast.AST) -> None:
     if isinstance(node, ast.Attribute):
         of_module = isinstance(node.value, ast.Name) and node.value.id in MODULES
         if not of_module and node.attr not in METHODS | ATTRIBUTES:
-            raise ConstraintError(f"'.{node.attr}' is not known here")
+            raise UnsupportedError(f"'.{node.attr}' is not known here")
     elif isinstance(node, ast.Call):
         _check_call(node)
     elif not isinstance(node, _NODES) and not (isinstance(node, ast.keyword) and node.arg):
-        raise ConstraintError(f"{type(node).__name__.lower()} is not allowed in a constraint")
+        raise UnsupportedError(f"{type(node).__name__.lower()} is not allowed in a constraint")
 
 
 def _check_call(node: ast.Call) -> None:
     if isinstance(node.func, ast.Name):
         if node.func.id not in FUNCTIONS:
-            raise ConstraintError(f"function {node.func.id}() is not known here")
+            raise UnsupportedError(f"function {node.func.id}() is not known here")
     elif isinstance(node.func, ast.Attribute):
         of = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
         known = TORCH_FUNCTIONS if of == "torch" else MATH if of == "math" else METHODS
         if node.func.attr not in known:
-            raise ConstraintError(f"function {of or ''}.{node.func.attr}() is not known here")
+            raise UnsupportedError(f"function {of or ''}.{node.func.attr}() is not known here")
     else:
-        raise ConstraintError("only functions with a name may be called")
+        raise UnsupportedError("only functions with a name may be called")

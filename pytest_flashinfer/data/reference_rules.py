@@ -1,0 +1,87 @@
+"""Rules on the source that a definition carries. Only its syntax tree is looked at; nothing of it is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.data.source import BrokenSource, Signature, bound_names, functions, parse_python, signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_flashinfer.data.faults import FaultKind, JsonPath
+    from pytest_flashinfer.data.model import Definition
+
+    Finding = tuple[JsonPath, str, FaultKind]
+
+
+def sources_parse(definition: Definition) -> Iterator[Finding]:
+    """Demand that every piece of source is Python."""
+    for key in ("reference", "init", "check"):
+        source = getattr(definition, key)
+        tree = parse_python(source) if source is not None else None
+        if isinstance(tree, BrokenSource):
+            lines = source.splitlines()
+            shown = lines[tree.line - 1].strip()[:60] if tree.line <= len(lines) else ""
+            yield (key,), f"line {tree.line} of the {key}: {tree.message}{f': {shown}' if shown else ''}", "fault"
+        elif tree is not None and key != "reference" and not functions(tree):
+            yield (key,), f"no function in it: the last function of {key!r} is the one that is called", "fault"
+
+
+def reference_has_its_entry(definition: Definition) -> Iterator[Finding]:
+    """Demand that the reference defines the functions that are called by name."""
+    tree = parse_python(definition.reference) if definition.reference is not None else None
+    if tree is None or isinstance(tree, BrokenSource):
+        return
+    if definition.entry not in bound_names(tree):
+        have = ", ".join(functions(tree)) or "none"
+        yield ("reference",), f"no top-level function {definition.entry!r} (there is: {have})", "fault"
+    custom = definition.custom_inputs
+    if custom is not None and custom not in bound_names(tree):
+        yield ("custom_inputs_entrypoint",), f"no top-level function {custom!r} in the reference", "fault"
+
+
+def reference_takes_the_inputs(definition: Definition) -> Iterator[Finding]:
+    """Demand parameters that fit the inputs by number and, as far as the names agree at all, by order."""
+    tree = parse_python(definition.reference) if definition.reference is not None else None
+    function = None if tree is None or isinstance(tree, BrokenSource) else functions(tree).get(definition.entry)
+    if function is None:
+        return
+    taken, inputs = signature(function), list(definition.inputs)
+    expected = [*inputs, *definition.outputs] if definition.reference_style == "destination" else inputs
+    if set(taken.positional) | set(taken.keyword_only) <= set(inputs) or taken.kwargs:
+        problem = _by_name(taken, inputs, definition.entry)
+    else:
+        problem = _by_position(taken, expected, definition.entry)
+    if problem:
+        yield ("reference",), problem, "fault"
+
+
+def _by_name(taken: Signature, inputs: list[str], entry: str) -> str | None:
+    """All parameters are inputs (or the rest is swallowed): those that are needed must be there, in order."""
+    needed = [name for name in (*taken.positional[: taken.required], *taken.keyword_only) if name not in inputs]
+    if needed:
+        return f"{entry} needs {', '.join(needed)}, which is no input; the inputs are {', '.join(inputs)}"
+    order = [name for name in inputs if name in taken.positional]
+    if order != [name for name in taken.positional if name in inputs]:
+        return f"{entry} takes {', '.join(taken.positional)}; the order of the inputs is {', '.join(inputs)}"
+    if len(taken.positional) < len(inputs) and not (taken.varargs or taken.kwargs or taken.keyword_only):
+        left = ", ".join(name for name in inputs if name not in taken.positional)
+        return f"{entry} takes {', '.join(taken.positional) or 'nothing'}; it lacks {left}"
+    return None
+
+
+def _by_position(taken: Signature, expected: list[str], entry: str) -> str | None:
+    have = len(taken.positional)
+    if taken.required <= len(expected) <= have or (taken.varargs and taken.required <= len(expected)):
+        if taken.keyword_only:
+            return f"{entry} needs {', '.join(taken.keyword_only)} by keyword: take it by position"
+        return None
+    return f"{entry} takes {', '.join(taken.positional) or 'nothing'}; it is given {', '.join(expected) or 'nothing'}"
+
+
+REFERENCE_RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
+    sources_parse,
+    reference_has_its_entry,
+    reference_takes_the_inputs,
+)

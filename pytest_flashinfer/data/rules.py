@@ -1,0 +1,157 @@
+"""What no schema can say of a definition: one small generator per rule, each yielding places and messages."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.data import schema
+from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
+from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
+from pytest_flashinfer.data.reference_rules import REFERENCE_RULES
+from pytest_flashinfer.data.sizes import SizeError, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pytest_flashinfer.data.model import Definition
+
+Finding = tuple[JsonPath, str, FaultKind]
+_DUMP = 5  # the form in which references are named and called otherwise, and constants may come from the data
+
+
+def near(name: str, names: Iterator[str] | list[str]) -> str:
+    """Name the nearest of some names, as the end of a message."""
+    found = get_close_matches(name, list(names), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def axes_exist(definition: Definition) -> Iterator[Finding]:
+    """Demand that every size in a shape is an axis, or a number."""
+    for group, tensors in (("inputs", definition.inputs), ("outputs", definition.outputs)):
+        for name, tensor in tensors.items():
+            for number, size in enumerate(tensor.shape or ()):
+                if size in definition.axes or size.isdecimal():
+                    continue
+                hint = near(size, list(definition.axes)) or "; declare it under axes"
+                if re.search(r"[-+*/%( ]", size):
+                    hint = "; a computed size needs an axis of type 'expr'"
+                yield (group, name, "shape", number), f"unknown axis {size!r}{hint}", "fault"
+
+
+def axes_are_used(definition: Definition) -> Iterator[Finding]:
+    """Warn of an axis that nothing mentions: a leftover, or a slip of the pen."""
+    tensors = (*definition.inputs.values(), *definition.outputs.values())
+    used = {size for tensor in tensors for size in tensor.shape or ()}
+    texts = [*definition.constraints, *(axis.expression or "" for axis in definition.axes.values())]
+    texts.append(definition.reference or "")
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    parents = {axis.parent for axis in definition.axes.values()}
+    for name in definition.axes.keys() - used - words - parents:
+        yield ("axes", name), f"axis {name!r} is not used: remove it, or use it in a shape", "warning"
+
+
+def axes_are_sizes(definition: Definition) -> Iterator[Finding]:
+    """Demand that constants have a value, parents exist and expressions lead somewhere."""
+    for name, axis in definition.axes.items():
+        if axis.kind == "const" and axis.value is None and definition.form != _DUMP:
+            yield ("axes", name), "a 'const' axis needs a 'value'", "fault"
+        if axis.parent is not None and axis.parent not in definition.axes:
+            yield (
+                ("axes", name, "parent"),
+                f"unknown axis {axis.parent!r}{near(axis.parent, list(definition.axes))}",
+                "fault",
+            )
+        if axis.parent == name:
+            yield ("axes", name, "parent"), "an axis cannot be its own parent", "fault"
+        if axis.kind == "expr" and axis.expression is not None:
+            try:
+                parse(axis.expression, list(definition.axes))
+            except ConstraintError as error:
+                yield ("axes", name, "expression"), f"{axis.expression!r} {error}", "fault"
+    try:
+        resolve(definition, dict.fromkeys(definition.var_axes, 720720))  # divisible by all numbers up to 16
+    except SizeError as error:
+        if error.circular:
+            yield ("axes", error.axis, "expression"), str(error), "fault"
+
+
+def names_do_not_overlap(definition: Definition) -> Iterator[Finding]:
+    """Let an output have the name of an input only if it is written back into that input."""
+    for name, tensor in definition.outputs.items():
+        if name in definition.inputs and tensor.param != name:
+            yield ("outputs", name), f"{name!r} is the name of an input too: rename one of the two", "fault"
+        if tensor.param is not None and tensor.param not in definition.inputs:
+            known = near(tensor.param, list(definition.inputs))
+            yield ("outputs", name, "param"), f"{tensor.param!r} is not an input{known}", "warning"
+    if not definition.outputs:
+        yield ("outputs",), "no outputs: there is nothing to compare", "warning"
+
+
+def layouts_are_permutations(definition: Definition) -> Iterator[Finding]:
+    """Demand that a memory layout names every axis of its tensor once."""
+    for group, tensors in (("inputs", definition.inputs), ("outputs", definition.outputs)):
+        for name, tensor in tensors.items():
+            rank = len(tensor.shape or ())
+            if tensor.dim_order is not None and sorted(tensor.dim_order) != list(range(rank)):
+                message = f"{list(tensor.dim_order)} is not an order of the {rank} axes 0 to {rank - 1}"
+                yield (group, name, "dim_order"), message, "fault"
+            if tensor.dtype == "string" and tensor.shape is not None:
+                yield (group, name, "dtype"), "a string has no shape: write null", "fault"
+
+
+def constraints_are_true_of_constants(definition: Definition) -> Iterator[Finding]:
+    """Demand that constraints parse, speak of what there is and are not false whatever the workload."""
+    tensors = [*definition.inputs, *definition.outputs]
+    names = [*definition.axes, *tensors] if definition.form != _DUMP else None
+    for number, text in enumerate(definition.constraints):
+        where: JsonPath = ("constraints", number)
+        try:
+            constraint = parse(text, names, tensors=tensors)
+            constants = definition.const_axes
+            if constraint.kind == "prose":
+                yield where, f"{text!r} is in words: it is not checked, nor kept to when inputs are made", "warning"
+            elif constraint.reads_tensors or not constraint.names <= constants.keys():
+                continue  # a workload has to tell
+            elif not constraint.holds(constants):
+                yield where, constraint.explain(constants), "fault"
+        except UnsupportedError as error:
+            yield where, f"{text!r} is not checked: {error}", "warning"
+        except ConstraintError as error:
+            yield where, f"{text!r} {error}", "fault"
+
+
+RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
+    axes_exist,
+    axes_are_sizes,
+    names_do_not_overlap,
+    layouts_are_permutations,
+    *REFERENCE_RULES,
+    constraints_are_true_of_constants,
+    axes_are_used,
+)
+
+
+def check_definition(loaded: Loaded[Definition]) -> tuple[Fault, ...]:
+    """Say all that is wrong or odd with a definition file: its text, its form, its schema and these rules.
+
+    The faults are ordered by line; kind `warning` marks those that stop nothing.
+    """
+    faults = [*without_repeats((*loaded.faults, *schema.check("definition", loaded))), *loaded.warnings]
+    if loaded.value is not None:
+        for rule in RULES:
+            faults.extend(loaded.fault(where, message, kind) for where, message, kind in rule(loaded.value))
+    return unique(faults)
+
+
+def check_folder(loaded: Loaded[Definition], root: Path) -> tuple[Fault, ...]:
+    """Warn of a definition that lies in the folder of another operation type below `root`."""
+    if loaded.value is None or not loaded.path.is_relative_to(root):
+        return ()
+    folders, op_type = loaded.path.relative_to(root).parts[:-1], loaded.value.op_type
+    if not folders or op_type in (*folders, "unspecified"):
+        return ()
+    message = f"op_type is {op_type!r}, the folder {folders[0]!r}: move the file or correct the op_type"
+    return (loaded.fault(("op_type",), message, "warning"),)
