@@ -1,0 +1,67 @@
+"""The one comparison: an output buffer against the truth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import floats
+from .comparison import Comparison
+from .measure import Exact, Values
+from .message import write
+from .tolerance import Tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+    from .truth import OutputTruth
+
+
+def compare(
+    actual: torch.Tensor | None,
+    truth: OutputTruth,
+    tolerance: Tolerance | None = None,
+    *,
+    equal_nan: bool = False,
+    poison: float | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    previous: torch.Tensor | None = None,
+) -> Comparison:
+    """Compare one output (storage shape and dtype as declared) with the truth.
+
+    `equal_nan`: the inputs hold NaN or inf, so the result may. `poison`: what the buffer held before the call (NaN for floats).
+    `inputs`, `previous`: what a wrong output is tried against for a hint.
+    """
+    settings = tolerance or Tolerance()
+    own = settings.for_output(truth.name)
+    if actual is None or truth.native is None:
+        return _missing(actual, truth)
+    mismatch = _layout(actual, truth)
+    if mismatch is not None:
+        return mismatch
+    if own.comparison == "exact" or not floats.is_float(truth.dtype):
+        ratio = settings.outputs.get(truth.name, Tolerance()).required_matched_ratio
+        judge: Exact | Values = Exact(actual, truth, ratio)
+    else:
+        judge = Values(actual, truth, own, equal_nan=bool(own.equal_nan) or (equal_nan and own.equal_nan is None))
+    return write(judge, judge.run(), poison, inputs or {}, previous)
+
+
+def _missing(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison:
+    if actual is None and truth.native is None:
+        return Comparison(truth.name, ok=True, lines=(f"{truth.name}: left out on both sides",))
+    side = "missing" if actual is None else "given, but the reference leaves it out"
+    return Comparison(truth.name, ok=False, problem="missing", lines=(f"{truth.name}: {side}",))
+
+
+def _layout(actual: torch.Tensor, truth: OutputTruth) -> Comparison | None:
+    native = truth.native
+    assert native is not None
+    if actual.dtype != native.dtype:
+        line = f"{truth.name}: dtype {floats.name_of(actual.dtype)} instead of {floats.name_of(native.dtype)}"
+        return Comparison(truth.name, ok=False, problem="dtype", lines=(line,))
+    if actual.shape != native.shape:
+        line = f"{truth.name}: shape {list(actual.shape)} instead of {list(native.shape)}"
+        return Comparison(truth.name, ok=False, problem="shape", lines=(line,))
+    return None

@@ -1,0 +1,181 @@
+"""Counting the misses of one output, in chunks, non-finite values first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import floats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .tolerance import Tolerance
+    from .truth import OutputTruth
+
+CHUNK = 1 << 20  # elements: some eight float64 temporaries of a chunk stay below 64 MiB
+
+
+@dataclass(slots=True)
+class Tally:
+    """Running totals over chunks."""
+
+    bad: int = 0
+    special: int = 0
+    blamed: int = 0  # of the special ones, those where the reference itself is not finite and the output agrees
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    share: float = 0.0
+    at: int = 0
+    special_at: int = -1
+    dot: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().as_subclass(torch.Tensor).reshape(-1)
+
+
+def spans(total: int) -> Iterator[slice]:
+    """Yield chunk slices of a flat tensor."""
+    for start in range(0, total, CHUNK):
+        yield slice(start, min(start + CHUNK, total))
+
+
+class Exact:
+    """Integers, bools and packed codes: equal or not, without any conversion."""
+
+    def __init__(self, actual: torch.Tensor, truth: OutputTruth, ratio: float | None) -> None:
+        self.truth = truth
+        self.ratio = ratio
+        self.packed = floats.canonical(truth.dtype) in floats.PACKED
+        assert truth.native is not None
+        both = [floats.unpack(x, truth.dtype) if self.packed else x for x in (actual, truth.native)]
+        self.shape = tuple(both[0].shape)
+        self.actual, self.expected = (_plain_bits(_flat(x)) for x in both)
+        self.undecided = None if truth.undecided is None else _flat(truth.undecided)
+        if self.packed and self.undecided is not None:
+            self.undecided = self.undecided.repeat_interleave(2)
+
+    def bad(self, part: slice) -> torch.Tensor:
+        """Return where the chunk misses."""
+        a, e = self.actual[part], self.expected[part]
+        wrong = (a != e) & ~(a.isnan() & e.isnan()) if a.is_floating_point() else a != e
+        return wrong if self.undecided is None else wrong & ~self.undecided[part]
+
+    def run(self) -> Tally:
+        """Count misses; the error of the first one is taken in Python integers."""
+        tally = Tally()
+        for part in spans(self.actual.numel()):
+            wrong = self.bad(part)
+            count = int(wrong.sum())
+            if count and not tally.bad:
+                tally.at = part.start + int(wrong.to(torch.uint8).argmax())
+                tally.share = float("inf")
+            tally.bad += count
+        if tally.bad:
+            a, e = self.actual[tally.at].item(), self.expected[tally.at].item()
+            tally.max_abs = abs(float(a - e))
+            tally.max_rel = tally.max_abs / abs(e) if e else float("inf")
+        return tally
+
+    def limit(self, _index: int) -> float:
+        """Return the bound at an element."""
+        return 0.0
+
+
+def _plain_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Give unsigned dtypes with few operations a signed view (equality is that of the bits)."""
+    signed = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}.get(floats.name_of(tensor.dtype))
+    return tensor if signed is None else tensor.view(signed)
+
+
+class Values:
+    """Floats: against the oracle's bound, or against explicit limits."""
+
+    def __init__(self, actual: torch.Tensor, truth: OutputTruth, own: Tolerance, *, equal_nan: bool) -> None:
+        self.truth, self.own, self.equal_nan = truth, own, equal_nan
+        assert truth.native is not None
+        explicit = own.explicit or truth.allowance is None
+        self.shape = tuple(actual.shape)
+        self.ratio = own.required_matched_ratio
+        self.actual = _flat(actual)
+        self.native = _flat(truth.native)
+        self.expected = self.native if explicit or truth.wide is None else _flat(truth.wide)
+        self.allowance = None if explicit or truth.allowance is None else _flat(truth.allowance)
+        self.undecided = None if truth.undecided is None else _flat(truth.undecided)
+        self.overflow = floats.overflow_at(truth.dtype)
+
+    def tolerated(self, part: slice, expected: torch.Tensor) -> torch.Tensor:
+        """Return the tolerated error of a chunk."""
+        if self.allowance is not None:
+            return self.allowance[part].to(torch.float64) * (1.0 if self.own.scale is None else self.own.scale)
+        return (self.own.atol or 0.0) + (self.own.rtol or 0.0) * expected.abs()
+
+    def limit(self, index: int) -> float:
+        """Return the bound at an element."""
+        part = slice(index, index + 1)
+        return float(self.tolerated(part, self.expected[part].to(torch.float64)))
+
+    def masks(self, part: slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return for a chunk: value misses, non-finite misses, blameless ones among those, |error|, tolerated error."""
+        a, e = self.actual[part].to(torch.float64), self.expected[part].to(torch.float64)
+        tol = self.tolerated(part, e)
+        error = (a - e).abs()
+        a_ok, e_ok = torch.isfinite(a), torch.isfinite(e)
+        huge = e_ok & (e.abs() + torch.nan_to_num(tol) >= self.overflow)  # rounds to inf, or may
+        special = ~(a_ok & e_ok)
+        agree = (a == e) | (a.isnan() & e.isnan()) | (huge & ~a_ok & (a.sign() == e.sign()))
+        forgiven = agree & (e == -torch.inf) if self.own.allow_negative_inf is not False else agree & False
+        if self.equal_nan:
+            forgiven = agree
+        if self.undecided is not None:
+            native_ok = torch.isfinite(self.native[part].to(torch.float64))
+            forgiven |= self.undecided[part] & ((native_ok != e_ok) | (a_ok & (native_ok == e_ok)))
+        missed = ~special & ~(error <= tol)
+        if self.undecided is not None:
+            missed &= ~self.undecided[part]
+        if self.own.max_error_cap is not None:
+            missed |= ~special & (error > self.own.max_error_cap)
+        wrong = special & ~forgiven
+        return missed, wrong, wrong & agree, torch.where(special, 0.0, error), tol
+
+    def bad(self, part: slice) -> torch.Tensor:
+        """Return where the chunk misses."""
+        missed, wrong, *_ = self.masks(part)
+        return missed | wrong
+
+    def run(self) -> Tally:
+        """Add all chunks up; one transfer from the device for each."""
+        tally = Tally()
+        for part in spans(self.actual.numel()):
+            missed, wrong, blamed, error, tol = self.masks(part)
+            e = self.expected[part].to(torch.float64)
+            counted = error if self.undecided is None else error.masked_fill(self.undecided[part], 0.0)
+            share = torch.where(counted > 0, counted / tol, 0.0)
+            top = torch.where(missed, share + 1.0, share).argmax() if bool(share.numel()) else 0
+            rel = torch.where(counted > 0, counted / e.abs(), 0.0)
+            rel = torch.nan_to_num(rel, posinf=0.0)
+            culprit = wrong & ~blamed
+            numbers = [missed.sum(), wrong.sum(), blamed.sum(), counted.max(), rel.max(), share.max(), top]
+            numbers += [culprit.to(torch.uint8).argmax(), culprit.any(), wrong.to(torch.uint8).argmax()]
+            values = torch.stack([torch.as_tensor(x).to(torch.float64) for x in numbers]).tolist()
+            self._add(tally, part.start, values)
+            if self.own.cosine is not None:
+                a = torch.nan_to_num(self.actual[part].to(torch.float64))
+                e = torch.nan_to_num(e)
+                for place, term in enumerate((a * e, a * a, e * e)):
+                    tally.dot[place] += float(term.sum())
+        return tally
+
+    @staticmethod
+    def _add(tally: Tally, start: int, values: list[float]) -> None:
+        if values[5] >= tally.share:
+            tally.share, tally.at = values[5], start + int(values[6])
+        if values[1] and (tally.special_at < 0 or (values[8] and tally.special == tally.blamed)):
+            tally.special_at = start + int(values[7] if values[8] else values[9])
+        tally.bad += int(values[0])
+        tally.special += int(values[1])
+        tally.blamed += int(values[2])
+        tally.max_abs, tally.max_rel = max(tally.max_abs, values[3]), max(tally.max_rel, values[4])

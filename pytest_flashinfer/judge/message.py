@@ -1,0 +1,193 @@
+"""From the totals of a comparison to its verdict and its words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import floats, where
+from .comparison import Comparison, Problem
+from .measure import Exact, Tally, Values, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def write(
+    judge: Exact | Values,
+    tally: Tally,
+    poison: float | None,
+    inputs: Mapping[str, Any],
+    previous: torch.Tensor | None,
+) -> Comparison:
+    """Decide, and describe the worst element, where the misses lie, and what the output looks like."""
+    total, truth = judge.actual.numel(), judge.truth
+    matched = 1.0 if not total else 1 - (tally.bad / total)
+    cosine = _cosine(tally)
+    problem, rule = _decide(judge, tally, matched, cosine)
+    at = tally.special_at if tally.special and problem in ("nonfinite", "reference") else tally.at
+    index = _index(at, judge.shape) if total else None
+    actual, expected = (_item(x, at) if total else None for x in (judge.actual, judge.expected))
+    limit = judge.limit(at) if total else None
+    result = Comparison(
+        truth.name,
+        not problem,
+        problem,
+        n_bad=tally.bad + tally.special,
+        n_total=total,
+        worst=index,
+        actual=actual,
+        expected=expected,
+        bound=limit,
+        share=tally.share,
+        max_abs=tally.max_abs,
+        max_rel=tally.max_rel,
+        how=truth.how,
+    )
+    if not problem:
+        spent = f"{tally.share:.0%} of the bound spent" if math.isfinite(tally.share) else "within the matched ratio"
+        return replace(result, lines=(f"{truth.name}: ok, {spent}", *truth.notes))
+    bad = torch.cat([judge.bad(part) for part in spans(total)]).reshape(judge.shape)
+    place = _unwritten(judge, bad, poison) or where.describe(bad)
+    hint = _hint(judge, inputs, previous)
+    lines = [_headline(judge, problem, index, actual, expected, limit, at, rule)]
+    if problem != "reference":
+        lines.append(_counts(judge, tally, total))
+    lines += [line for line in (place, hint, f"bound: {_bound_name(judge)}", *truth.notes) if line]
+    return replace(result, where=place, hint=hint, lines=tuple(lines))
+
+
+def _decide(judge: Exact | Values, tally: Tally, matched: float, cosine: float | None) -> tuple[Problem, str]:
+    """Return the kind of failure, empty for a pass, and the rule that was broken where it is not the element's bound."""
+    if tally.special:
+        return ("reference", "") if tally.special == tally.blamed else ("nonfinite", "")
+    own = getattr(judge, "own", None)
+    if own is not None and own.max_error_cap is not None and tally.max_abs > own.max_error_cap:
+        return "values", f"above max_error_cap {own.max_error_cap:g}"
+    if own is not None and own.cosine is not None:
+        if cosine is None or cosine < own.cosine:
+            return "values", f"cosine similarity {cosine if cosine is not None else math.nan:.6f} < {own.cosine:g}"
+        if not own.explicit:
+            return "", ""
+    if tally.bad and (judge.ratio is None or matched < judge.ratio):
+        rule = "" if judge.ratio is None else f"{matched:.4%} of the elements match, {judge.ratio:.4%} required"
+        return "values", rule
+    return "", ""
+
+
+def _cosine(tally: Tally) -> float | None:
+    dot, left, right = tally.dot
+    if left == right == 0:
+        return 1.0
+    return dot / math.sqrt(left * right) if left and right else None
+
+
+def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return tuple(reversed(index))
+
+
+def _item(flat: torch.Tensor, at: int) -> Any:
+    return flat[at].item()
+
+
+def _show(value: Any) -> str:
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def _headline(  # noqa: PLR0913 - the facts of one line
+    judge: Exact | Values,
+    problem: Problem,
+    index: tuple[int, ...] | None,
+    actual: Any,
+    expected: Any,
+    limit: float | None,
+    at: int,
+    rule: str,
+) -> str:
+    name = judge.truth.name
+    spot = f"{name}[{', '.join(map(str, index))}]" if index else name
+    if problem == "reference":
+        return f"{spot}: reference is {_special(expected)} here (and so is the output); equal_nan accepts it"
+    if problem == "nonfinite":
+        return f"{spot}: {_show(actual)} instead of {_show(expected)}"
+    if not floats.is_float(judge.truth.dtype) or limit == 0:
+        return f"{spot}: {_show(actual)} instead of {_show(expected)}" + (f"; {rule}" if rule else "")
+    error = abs(actual - expected)
+    far = [f"error {error:.3g}", _distance(judge, at, error)]
+    if limit:
+        far.append(f"{error / limit:.3g} times the bound {limit:.3g}")
+    return f"{spot}: {_show(actual)} instead of {_show(expected)} ({', '.join(x for x in far if x)})" + (
+        f"; {rule}" if rule else ""
+    )
+
+
+def _special(value: Any) -> str:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else _show(value)
+
+
+def _distance(judge: Exact | Values, at: int, error: float) -> str:
+    """Express an error in the output's own steps: codes for 8-bit floats, ulps for the others."""
+    assert judge.truth.native is not None
+    if floats.is_narrow(judge.actual.dtype):
+        pair = torch.stack([judge.actual[at], judge.truth.native.reshape(-1)[at]])
+        codes = floats.code_order(pair).tolist()
+        return f"{abs(codes[0] - codes[1])} codes of {floats.canonical(judge.truth.dtype)}"
+    step = floats.spacing(judge.expected[at : at + 1].to(torch.float64), judge.truth.dtype)
+    return f"{error / float(step):.3g} ulp of {floats.canonical(judge.truth.dtype)}"
+
+
+def _counts(judge: Exact | Values, tally: Tally, total: int) -> str:
+    bad = tally.bad + tally.special
+    line = f"{bad} of {total} elements miss ({bad / total:.3g} of them)" if total else "no elements"
+    if tally.special:
+        line += f", {tally.special} of them not finite on one side"
+    if floats.is_float(judge.truth.dtype):
+        line += f"; largest error {tally.max_abs:.3g} absolute, {tally.max_rel:.3g} relative"
+    return line
+
+
+def _bound_name(judge: Exact | Values) -> str:
+    own = getattr(judge, "own", None)
+    if own is None:
+        return "exact"
+    if own.explicit:
+        return f"rtol={own.rtol or 0:g} atol={own.atol or 0:g} (set explicitly)"
+    return f"{judge.truth.how}" + (f", times {own.scale:g}" if own.scale is not None else "")
+
+
+def _unwritten(judge: Exact | Values, bad: torch.Tensor, poison: float | None) -> str:
+    """Say which elements still hold the poison, where that explains every miss."""
+    if poison is None:
+        return ""
+    held = judge.actual.isnan() if isinstance(poison, float) and math.isnan(poison) else judge.actual == poison
+    held = held.reshape(judge.shape)
+    if not bool((bad & held).any()) or bool((bad & ~held).any()):
+        return ""
+    place = where.describe(bad)
+    return "never written (poison left): " + (place.removeprefix("all misses in ") or "some elements")
+
+
+def _hint(judge: Exact | Values, inputs: Mapping[str, Any], previous: torch.Tensor | None) -> str:
+    """Say what a wrong output is equal to: zeros, an input, the answer to the call before."""
+    actual = judge.actual
+    if not actual.numel():
+        return ""
+    if bool((actual == 0).all()) and bool((judge.expected != 0).any()):
+        return "the output is all zeros"
+    if previous is not None and _same(actual, previous, judge.shape):
+        return "the output is the previous call's answer"
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and _same(actual, value, judge.shape):
+            return f"the output is a copy of the input {name}"
+    return ""
+
+
+def _same(actual: torch.Tensor, other: torch.Tensor, shape: tuple[int, ...]) -> bool:
+    return tuple(other.shape) == shape and other.dtype == actual.dtype and torch.equal(actual, other.reshape(-1))

@@ -1,0 +1,123 @@
+"""The handler that runs in the reference's own worker: builds it, evaluates it, writes the truth into the judge's arena.
+
+Build request: `reference` (source), `entry` (function name), `style` ("return" or "destination").
+
+Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in the order
+of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot, "wide": slot or null,
+"allowance": slot or null, "undecided": slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null),
+`seconds` (or null). The reply says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`,
+`wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `notes`.
+"""
+
+from __future__ import annotations
+
+import linecache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from .evaluate import evaluate
+from .reference import InvalidReferenceError
+from .truth import OutputSpec, OutputTruth, Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+class Slots(Protocol):
+    """The worker's end of the arena."""
+
+    def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
+        """Make a tensor over a slot."""
+
+
+class OracleError(Exception):
+    """An error that tells the judge its own kind: "reference"."""
+
+    kind = "reference"
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
+
+
+class Built:
+    """A reference ready to be called."""
+
+    def __init__(self, function: Callable[..., Any], style: str) -> None:
+        self.function = function
+        self.style = style
+
+
+def warm(device: str) -> None:
+    """Have a device context ready, and the arithmetic that the definitions mean: float32 sums, no TF32."""
+    matmul = torch.backends.cuda.matmul
+    matmul.allow_tf32 = False
+    matmul.allow_bf16_reduced_precision_reduction = False
+    matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cudnn.allow_tf32 = False
+    if device != "cpu":
+        torch.zeros(1, device=device)
+
+
+def build(request: dict[str, Any], folder: Path, device: str) -> Built:  # noqa: ARG001 - the handler's signature
+    """Compile the reference's source; tracebacks show its lines. Raises `OracleError`."""
+    source, entry = request["reference"], request.get("entry", "run")
+    place = str(folder / "reference.py")
+    linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+    module: dict[str, Any] = {"__name__": "reference", "__file__": place}
+    try:
+        exec(compile(source, place, "exec"), module)  # noqa: S102 - the reference is code, and this process is its own
+    except Exception as error:
+        raise OracleError(f"the reference does not load: {type(error).__name__}: {error}") from error
+    function = module.get(entry)
+    if not callable(function):
+        raise OracleError(f"the reference has no function {entry}")
+    return Built(function, request.get("style", "return"))
+
+
+def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
+    """Evaluate the reference on the inputs in the arena and write what was asked for. Raises `OracleError`."""
+    assert isinstance(kernel, Built)
+    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
+    specs = {each["name"]: _spec(each) for each in request["outputs"]}
+    options = {key: request[key] for key in ("seed", "operands", "budget", "seconds") if request.get(key) is not None}
+    try:
+        truth = evaluate(kernel.function, inputs, specs, style=kernel.style, **options)  # type: ignore[arg-type]
+    except InvalidReferenceError as error:
+        raise OracleError(str(error)) from error
+    outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
+    return {**_facts(truth), "outputs": outputs}
+
+
+def _argument(spec: Mapping[str, Any], memory: Slots) -> Any:
+    if "slot" in spec:
+        return memory.tensor(spec["slot"])
+    return float.fromhex(spec["float"]) if "float" in spec else spec["value"]
+
+
+def _spec(each: Mapping[str, Any]) -> OutputSpec:
+    shape = each["shape"]
+    return OutputSpec(each["dtype"], None if shape is None else tuple(shape), bool(each["optional"]), each["param"])
+
+
+def _facts(truth: Truth) -> dict[str, Any]:
+    return {
+        "how": truth.how,
+        "nan_inputs": truth.nan_inputs,
+        "notes": list(truth.notes),
+        "seconds": dict(truth.seconds),
+    }
+
+
+def _write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> dict[str, Any]:
+    """Copy one output's tensors into their slots and say which were filled."""
+    filled = {}
+    for part in ("native", "wide", "allowance", "undecided"):
+        value, slot = getattr(output, part), request.get(part)
+        filled[part] = value is not None and slot is not None
+        if value is not None and slot is not None:
+            memory.tensor(slot).copy_(value)
+    facts = {"how": output.how, "exact": output.exact, "widened": output.widened, "notes": list(output.notes)}
+    return {"name": output.name, "present": output.native is not None, **filled, **facts}

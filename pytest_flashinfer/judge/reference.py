@@ -1,0 +1,142 @@
+"""Call a reference natively or wide, and give its results their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from .floats import PACKED, canonical
+from .lift import Lifted, WideMode, run_wide, tag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from .truth import OutputSpec
+
+Style = Literal["return", "destination"]
+Results = dict[str, "torch.Tensor | None"]
+
+
+class InvalidReferenceError(Exception):
+    """The reference raised, or did not return what its definition says."""
+
+
+def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
+    """Return shape and dtype of the tensor that holds an output (packed dtypes: bytes, last axis halved)."""
+    shape = spec.shape or ()
+    if canonical(spec.dtype) in PACKED:
+        return (*shape[:-1], (shape[-1] + 1) // 2) if shape else (), torch.uint8
+    return shape, getattr(torch, canonical(spec.dtype))
+
+
+@dataclass(slots=True)
+class Reference:
+    """A reference with one set of inputs (tensors, numbers, `None`; in the order of its parameters)."""
+
+    function: Callable[..., Any]
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, OutputSpec]
+    style: Style = "return"
+    seed: int = 0
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the first tensor."""
+        return next((x.device for x in self.inputs.values() if isinstance(x, torch.Tensor)), torch.device("cpu"))
+
+    def native(self) -> Results:
+        """Run as written; outputs in their declared dtypes and storage shapes."""
+        versions = {name: x._version for name, x in self.inputs.items() if isinstance(x, torch.Tensor)}  # noqa: SLF001
+        try:
+            with torch.no_grad():
+                results = self._call(self.inputs)
+        except InvalidReferenceError:
+            raise
+        except Exception as error:
+            detail = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
+            raise InvalidReferenceError(f"the reference raised {type(error).__name__}: {detail}") from error
+        for name, version in versions.items():
+            if self.inputs[name]._version != version:  # noqa: SLF001
+                raise InvalidReferenceError(f"the reference writes into its input {name}; declare it with `param`")
+        return {name: self._declare(name, value) for name, value in results.items()}
+
+    def widen(self, wide: torch.dtype) -> dict[str, Any]:
+        """Return the inputs with every floating tensor lifted to `wide`."""
+        lifted: dict[str, Any] = {}
+        for name, value in self.inputs.items():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                lifted[name] = tag(value.to(wide), value.dtype, origin=True, clean=True)
+            else:
+                lifted[name] = value
+        return lifted
+
+    def under(self, mode: WideMode, lifted: Mapping[str, Any]) -> Results:
+        """Run wide under a dispatch mode; `LiftError` where that is impossible."""
+        results: Results = run_wide(mode, lambda: self._call(lifted))
+        plain = {name: None if x is None else x.as_subclass(torch.Tensor) for name, x in results.items()}
+        return {
+            name: x.clone() if isinstance(results[name], Lifted) and x is not None else x for name, x in plain.items()
+        }
+
+    def _call(self, inputs: Mapping[str, Any]) -> Results:
+        torch.manual_seed(self.seed)
+        given = dict(inputs)
+        for spec in self.outputs.values():
+            if spec.param and isinstance(given.get(spec.param), torch.Tensor):
+                given[spec.param] = _copy(given[spec.param])
+        if self.style == "destination":
+            made: Results = {}
+            for name, spec in self.outputs.items():
+                shape, dtype = storage(spec)
+                made[name] = given[spec.param] if spec.param else torch.zeros(shape, dtype=dtype, device=self.device)
+            fresh = [x for name, x in made.items() if not self.outputs[name].param]
+            self.function(*given.values(), *fresh)
+            return made
+        return name_results(self.function(*given.values()), self.outputs, given, self.device)
+
+    def _declare(self, name: str, value: torch.Tensor | None) -> torch.Tensor | None:
+        spec = self.outputs[name]
+        if value is None:
+            return None
+        shape, dtype = storage(spec)
+        if spec.shape is not None and tuple(value.shape) != shape:
+            raise InvalidReferenceError(f"the reference gives {name} as {list(value.shape)}, declared {list(shape)}")
+        return value if value.dtype == dtype else value.to(dtype)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    if isinstance(tensor, Lifted):
+        return tag(torch.Tensor.clone(tensor), tensor.declared, origin=tensor.origin, clean=tensor.clean)
+    return tensor.clone()
+
+
+def name_results(
+    result: Any, outputs: Mapping[str, OutputSpec], inputs: Mapping[str, Any], device: torch.device
+) -> Results:
+    """Assign what a reference returned to output names: one value, a sequence in order, or a dict by name.
+
+    Outputs written in place (`param`) may be missing from the result; their values are read from the inputs.
+    """
+    in_place = {name: inputs[spec.param] for name, spec in outputs.items() if spec.param and spec.param in inputs}
+    if isinstance(result, dict):
+        found = {name: result[name] for name in outputs if name in result}
+    else:
+        values = list(result) if isinstance(result, (tuple, list)) else [] if result is None else [result]
+        names = list(outputs)
+        if len(values) == len(names) - len(in_place):
+            names = [name for name in names if name not in in_place]
+        if len(values) > len(names):
+            raise InvalidReferenceError(f"the reference returns {len(values)} values for {len(names)} outputs")
+        found = dict(zip(names, values, strict=False))
+    named: Results = {}
+    for name, spec in outputs.items():
+        value = found.get(name, in_place.get(name))
+        if value is None and not spec.optional:
+            raise InvalidReferenceError(f"the reference returns no {name}; the outputs are {', '.join(outputs)}")
+        if value is not None and not isinstance(value, torch.Tensor):
+            integral = isinstance(value, (bool, int))
+            value = torch.tensor(value, dtype=torch.int64 if integral else torch.float64, device=device)
+        named[name] = value
+    return named

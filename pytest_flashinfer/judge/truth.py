@@ -1,0 +1,67 @@
+"""What the oracle knows about one case: per output the native result, the high-precision one and the bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """One output with its sizes filled in.
+
+    `shape` is in elements (a packed dtype stores half of the last axis); `None` stands for a Python scalar.
+    `param` names the input that is written in place.
+    """
+
+    dtype: str
+    shape: tuple[int, ...] | None = ()
+    optional: bool = False
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTruth:
+    """The truth about one output.
+
+    `native` has the declared dtype (storage shape). `wide` is float64, unrounded, or `None` where the reference could not
+    be lifted or the output holds integers. `allowance` is the tolerated absolute error per element, same shape as `wide`.
+    `undecided` marks elements which the reference's own rounding decides (near-ties): no verdict is based on them.
+    """
+
+    name: str
+    dtype: str
+    native: torch.Tensor | None
+    wide: torch.Tensor | None = None
+    allowance: torch.Tensor | None = None
+    undecided: torch.Tensor | None = None
+    how: str = "lifted"
+    exact: bool = False
+    widened: float = 1.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> torch.Tensor | None:
+        """The values to compare with: the high-precision ones where they exist."""
+        return self.native if self.wide is None else self.wide
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """All outputs of one case. `nan_inputs`: the inputs hold NaN or inf, so NaN in the result may be meant."""
+
+    outputs: Mapping[str, OutputTruth]
+    how: str = "lifted"
+    nan_inputs: bool = False
+    notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def exact(truth: Truth) -> bool:
+    """Say whether every float output is known without rounding, so that an honest kernel must be bit-correct."""
+    return all(output.exact for output in truth.outputs.values() if output.wide is not None)

@@ -1,0 +1,95 @@
+"""Would a wrong answer that costs nothing pass? Then the case proves nothing, and says so with the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import floats
+from .compare import compare
+from .tolerance import Tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .truth import OutputTruth, Truth
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuous:
+    """A cheap answer that would pass. `reason` is one line with the numbers; a note only where `refused` is false."""
+
+    output: str
+    candidate: str
+    reason: str
+    refused: bool
+
+
+def probe(
+    truth: Truth,
+    tolerance: Tolerance | None = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    previous: Mapping[str, torch.Tensor] | None = None,
+) -> list[Vacuous]:
+    """Try zeros, the mean, a copy of each input and the previous answer against the tolerance in force.
+
+    A case is refused where a cheap answer passes although it differs from the reference's own output, which only a loose
+    tolerance explains. Where the reference's output is that answer bit for bit (zeros for zeros, a copy that is meant to be one),
+    or where it holds no elements, there is only a note. `previous`: the answer for other inputs, by output.
+    """
+    found = []
+    for name, output in truth.outputs.items():
+        if output.native is None or not output.native.numel():
+            continue
+        before = (previous or {}).get(name)
+        for candidate, value in _candidates(output, inputs or {}, before):
+            if compare(value, output, tolerance, equal_nan=truth.nan_inputs).ok:
+                found.append(_explain(output, candidate, value, tolerance or Tolerance()))
+    return found
+
+
+def _candidates(
+    output: OutputTruth, inputs: Mapping[str, Any], previous: torch.Tensor | None
+) -> Iterator[tuple[str, torch.Tensor]]:
+    native = output.native
+    assert native is not None
+    yield "zeros", torch.zeros_like(native)
+    if floats.is_float(output.dtype):
+        wide = native.to(torch.float64)
+        finite = wide[torch.isfinite(wide)]
+        if finite.numel() > 1:
+            yield "the mean everywhere", torch.full_like(wide, float(finite.mean())).to(native.dtype)
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.shape == native.shape and value.dtype == native.dtype:
+            yield f"a copy of the input {name}", value
+    if previous is not None and previous.shape == native.shape and previous.dtype == native.dtype:
+        yield "the previous answer", previous
+
+
+def _explain(output: OutputTruth, candidate: str, value: torch.Tensor, tolerance: Tolerance) -> Vacuous:
+    native = output.native
+    assert native is not None
+    name = output.name
+    if torch.equal(torch.nan_to_num(_number(value)), torch.nan_to_num(_number(native))):
+        return Vacuous(name, candidate, f"{name}: {candidate} is the right answer here", refused=False)
+    own = tolerance.for_output(name)
+    top = float(torch.nan_to_num(native.to(torch.float64), posinf=0.0, neginf=0.0).abs().max())
+    if own.explicit:
+        limit = f"rtol {own.rtol or 0:g}, atol {own.atol or 0:g}"
+    else:
+        assert output.allowance is not None or own.cosine is not None or not floats.is_float(output.dtype)
+        limit = "the bound" if output.allowance is None else f"the bound (up to {float(output.allowance.max()):.3g})"
+    extra = [
+        f"{setting} {getattr(own, setting):g}"
+        for setting in ("required_matched_ratio", "cosine", "scale")
+        if getattr(own, setting) is not None
+    ]
+    reason = f"{name}: max|reference| {top:.3g} against {', '.join([limit, *extra])}; {candidate} would pass"
+    return Vacuous(name, candidate, reason, refused=True)
+
+
+def _number(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
