@@ -12,6 +12,7 @@ A handler is a module with
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -19,12 +20,14 @@ import socket
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_flashinfer.worker import cudart, sandbox
 from pytest_flashinfer.worker.memory import Memory
 from pytest_flashinfer.worker.protocol import FROM_JUDGE, Channel, Disconnected, Message
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _LONGEST = 16_000  # characters of a traceback or message that travel
 EXIT_DEVICE = 71  # the device context is beyond repair; the last reply says why
@@ -34,8 +37,9 @@ def main(sock: int, log: int, policy: dict[str, Any]) -> NoReturn:
     """Serve the judge on `sock`, with stdout and stderr in `log`; never returns."""
     try:
         _redirect(log)
-        protections = sandbox.enter(sandbox.Policy.from_message(policy), [sock])
-        Worker(Channel(socket.socket(fileno=sock), FROM_JUDGE), sandbox.Policy.from_message(policy), protections).serve()
+        confinement = sandbox.Policy.from_message(policy)
+        protections = sandbox.enter(confinement, [sock])
+        Worker(Channel(socket.socket(fileno=sock), FROM_JUDGE), confinement, protections).serve()
     except BaseException:  # noqa: BLE001 - the end of the process; the log is all that can be told
         traceback.print_exc()
         sys.stderr.flush()
@@ -47,9 +51,9 @@ def _redirect(log: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115, PTH123
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
     for name, fd in (("stdout", 1), ("stderr", 2)):
-        stream = open(fd, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115, PTH123
+        stream = open(fd, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
@@ -93,10 +97,8 @@ class Worker:
     def _flush(self) -> None:
         """Bring what was printed into the log before the judge reads it."""
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with contextlib.suppress(Exception):  # a stream that foreign code put there; nothing of ours is lost
                 stream.flush()
-            except Exception:  # noqa: BLE001, S112 - a stream that foreign code put there; nothing of ours is lost
-                continue
         self._flush_c(None)
 
     def do_start(self, message: Message, _fds: list[int]) -> Message:
@@ -125,6 +127,11 @@ class Worker:
         self.memory.map(message, fds)
         return {}
 
+    def do_unmap(self, _message: Message, _fds: list[int]) -> Message:
+        """Let go of the arena, which the judge is about to free."""
+        self.memory.unmap()
+        return {}
+
     def do_call(self, message: Message, _fds: list[int]) -> Message:
         """Pass a request to the handler."""
         assert self.handler is not None
@@ -141,5 +148,3 @@ def _failure(kind: str, error: BaseException) -> Message:
     message = str(getattr(error, "message", "") or message)
     log = str(getattr(error, "log", "") or text)
     return {"error": {"kind": kind[:40], "message": message[:_LONGEST], "traceback": log[-_LONGEST:]}}
-
-

@@ -10,14 +10,17 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
 from pytest_flashinfer.worker.log import Log
-from pytest_flashinfer.worker.nursery import Nursery
 from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_flashinfer.worker.nursery import Nursery
 
 START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context
 _GRACE = 2.0  # how long the exit status of a worker that hung up is waited for
@@ -52,7 +55,8 @@ class Worker:
         with theirs:
             nursery.fork(number, policy, (theirs.fileno(), self._log.write_end))
         self._log.close_write_end()
-        self._starting = self._ask({"do": "start", "handler": handler, "device": "cuda:0" if device != "cpu" else "cpu"})
+        seen = "cpu" if device == "cpu" else "cuda:0"  # the only card that a worker sees
+        self._starting = self._ask({"do": "start", "handler": handler, "device": seen})
 
     @property
     def alive(self) -> bool:
@@ -79,6 +83,10 @@ class Worker:
         """Map a block of memory in the worker, in place of the last one."""
         message, fds = memory.export()
         self.ask({"do": "map", **message}, timeout, fds)
+
+    def unshare(self, timeout: float = 30.0) -> None:
+        """Have the worker let go of the block that it maps."""
+        self.ask({"do": "unmap"}, timeout)
 
     def call(self, request: Mapping[str, Any], timeout: float) -> Message:
         """Pass `request` to the handler and return its reply, untrusted plain values; raises CallFailed."""
@@ -138,20 +146,20 @@ class Worker:
         with selectors.DefaultSelector() as selector:
             for source in (self.channel, self._log, self.nursery.channel):
                 selector.register(source, selectors.EVENT_READ)
-            while True:
-                try:
-                    if (message := self.channel.take()) is not None:
-                        return message
-                    if self.number in self.nursery.events:
-                        self.channel.feed()
-                        if (message := self.channel.take()) is None:
-                            raise self._dies("")
-                        return message
-                    self._listen(selector, deadline, timeout)
-                except ProtocolError as error:
-                    raise self._dies(f"sent garbage: {error}") from None
-                except Disconnected:
-                    raise self._dies("") from None
+            try:
+                while (message := self.channel.take()) is None:
+                    if self.number not in self.nursery.events:
+                        self._listen(selector, deadline, timeout)
+                    elif not self.channel.feed():  # not even last words, and some other process holds the socket
+                        raise self._dies("")
+            except ProtocolError as error:
+                raise self._dies(f"sent garbage: {error}") from None
+            except Disconnected:
+                raise self._dies("") from None
+            except WorkerDied as error:  # with the fork-server
+                self.end = self.end or error.how
+                raise
+            return message
 
     def _listen(self, selector: selectors.BaseSelector, deadline: float, timeout: float) -> None:
         remaining = deadline - time.monotonic()

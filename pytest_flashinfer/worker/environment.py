@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _NAMES = frozenset(
     {"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CPATH"}
     | {"LIBRARY_PATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "MAX_JOBS", "CUDAHOSTCXX", "SYSTEMROOT", "NO_COLOR"}
 )
 _PREFIXES = (
-    *("LC_", "CUDA_", "NVIDIA_", "NVCC_", "TRITON_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "CUBLAS", "CUDNN_", "NCCL_"),
+    *("LC_", "CUDA_", "NVIDIA_", "NVCC_", "TRITON_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "CUBLAS"),
     *("OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "CUTLASS_", "CUTE_", "TILELANG_", "TVM_", "FLASHINFER_", "ROCR_"),
-    *("HIP_", "ROCM_"),
+    *("HIP_", "ROCM_", "CUDNN_", "NCCL_"),
 )
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)API|(^|_)KEY|(^|_)AUTH|(^|_)PAT$", re.IGNORECASE)
 # Each of these would name a folder that the sandbox replaces, or bring back what was scrubbed.
@@ -29,9 +32,7 @@ def scrub(environ: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, st
     names = {name for name in wanted if not name.endswith("*")}
     prefixes = tuple(name[:-1] for name in wanted if name.endswith("*"))
     return {
-        name: value
-        for name, value in environ.items()
-        if name in names or name.startswith(prefixes) or _harmless(name)
+        name: value for name, value in environ.items() if name in names or name.startswith(prefixes) or _harmless(name)
     }
 
 

@@ -20,7 +20,7 @@ class WorkerError(Exception):
         super().__init__(detail)
 
 
-class BuildFailed(WorkerError):
+class BuildFailed(WorkerError):  # noqa: N818 - reads as what happened
     """The solution did not compile or import, or its signature does not fit; `traceback` holds the details."""
 
     kind = "build"
@@ -31,7 +31,7 @@ class BuildFailed(WorkerError):
         super().__init__(message, log)
 
 
-class CallFailed(WorkerError):
+class CallFailed(WorkerError):  # noqa: N818 - reads as what happened
     """The call raised; the worker lives on. `message` is the exception in one line, `traceback` the whole of it."""
 
     kind = "exception"
@@ -42,7 +42,7 @@ class CallFailed(WorkerError):
         super().__init__(message, log, kind)
 
 
-class WorkerDied(WorkerError):
+class WorkerDied(WorkerError):  # noqa: N818 - reads as what happened
     """The process is gone, or said what no worker says. `how`: `exit status 0`, `signal SIGSEGV`, `CUDA error: ...`."""
 
     kind = "died"
@@ -52,7 +52,7 @@ class WorkerDied(WorkerError):
         super().__init__(f"the worker died: {how}", log)
 
 
-class WorkerTimedOut(WorkerError):
+class WorkerTimedOut(WorkerError):  # noqa: N818 - reads as what happened
     """No answer in time; the process was killed. `seconds` is the limit."""
 
     kind = "timeout"

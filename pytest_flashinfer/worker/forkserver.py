@@ -11,6 +11,7 @@ import gc
 import importlib
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -34,10 +35,8 @@ def main(fd: int) -> None:
     channel.send({"event": "ready", "path": sys.path, "failed": failed})
     gc.collect()
     gc.freeze()  # collections in a worker leave these pages shared
-    try:
+    with contextlib.suppress(Disconnected):
         Server(channel).serve()
-    except Disconnected:
-        pass
 
 
 def _preload(modules: list[str]) -> dict[str, str]:
@@ -45,7 +44,7 @@ def _preload(modules: list[str]) -> dict[str, str]:
     for name in modules:
         try:
             importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001 - reported: a broken triton must not keep torch kernels from running
+        except Exception as error:  # noqa: BLE001, PERF203 - reported: a broken triton must not stop torch kernels
             failed[name] = f"{type(error).__name__}: {error}"[:500]
     return failed
 
@@ -56,6 +55,7 @@ class Server:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.workers: dict[int, int] = {}  # pid to the judge's number
+        self.folders: set[str] = set()  # private folders, which the judge removes unless it is killed
         self.wake, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -78,6 +78,8 @@ class Server:
                     self.handle(message, fds)
         finally:
             processes.kill(processes.descendants(os.getpid(), processes.table()))
+            for folder in self.folders:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def handle(self, message: Message, fds: list[int]) -> None:
         """Carry out one request of the judge."""
@@ -94,6 +96,7 @@ class Server:
         for fd in fds:
             os.close(fd)
         self.workers[pid] = int(message["id"])
+        self.folders.add(message["policy"]["private"])
         self.channel.send({"event": "started", "id": message["id"], "pid": pid})
 
     def _become_worker(self, message: Message, fds: list[int]) -> None:

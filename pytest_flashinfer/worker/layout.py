@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 ALIGNMENT = 256  # bytes, as cudaMalloc and torch's allocator give
 GUARD = 4096  # bytes between two slots, at the least

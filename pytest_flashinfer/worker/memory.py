@@ -11,12 +11,14 @@ import contextlib
 import fcntl
 import mmap
 import os
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_flashinfer.worker import cudart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SMALLEST = 1 << 21
 _EMPTY = torch.empty  # bound before foreign code could replace them
@@ -94,17 +96,24 @@ class Memory:
 
     def map(self, message: Mapping[str, Any], fds: list[int]) -> None:
         """Open the block that `Arena.export` described, in place of the last one."""
+        self.unmap()
         self.size = int(message["bytes"])
         if fds:
             self._map = mmap.mmap(fds[0], self.size)
             os.close(fds[0])
             self.base = _FROM_BUFFER(self._map, dtype=torch.uint8).data_ptr()
             return
-        if self._pointer:
-            cudart.synchronize()
-            cudart.close_shared(self._pointer)
         self.device = "cuda:0"
         self.base = self._pointer = cudart.open_shared(bytes.fromhex(message["handle"]))
+
+    def unmap(self) -> None:
+        """Close the block; on the CPU it stays as long as tensors over it do."""
+        self._map = None
+        self.base = self.size = 0
+        if self._pointer:
+            pointer, self._pointer = self._pointer, 0
+            cudart.synchronize()
+            cudart.close_shared(pointer)
 
     def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
         """Make a new tensor over `slot`: `at` and `room` in bytes, `dtype`, `size`, `stride` in elements.

@@ -11,13 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import environment
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # The package is found by its own path and not by a folder on sys.path, which may be the root of a project.
@@ -43,7 +45,7 @@ class Nursery:
         self.events: dict[int, Message] = {}  # number of a worker to how it ended
         self.search: list[str] | None = None  # the server's sys.path, once it is ready
         self.failed: dict[str, str] = {}
-        self._started: dict[int, int] = {}
+        self._alive: dict[int, tuple[int, int]] = {}  # number of a worker to its pid and a pidfd
         self._killed: dict[int, Message] = {}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
         ours, theirs = socket.socketpair()
@@ -92,6 +94,7 @@ class Nursery:
             while (message := self.channel.take()) is not None:
                 self._note(message)
         except (Disconnected, ProtocolError) as error:
+            self._abandon()
             raise WorkerDied(f"the fork-server is gone ({self._end()}): {error}", self.log()) from None
 
     def log(self) -> str:
@@ -102,6 +105,7 @@ class Nursery:
     def close(self) -> None:
         """End the server; it takes its workers along."""
         self.channel.sock.close()
+        self._abandon()
         try:
             self.process.wait(timeout=2.0)
         except subprocess.TimeoutExpired:  # it is still importing torch
@@ -114,12 +118,26 @@ class Nursery:
         if event == "ready":
             self.failed = dict(message["failed"])
             self.search = [str(path) for path in message["path"]]
-        elif event == "exited":
-            self.events[int(message["id"])] = message
-        elif event == "killed":
-            self._killed[int(message["id"])] = message
-        elif event == "started":
-            self._started[int(message["id"])] = int(message["pid"])
+            return
+        number = int(message["id"])
+        if event == "started":
+            pid = int(message["pid"])
+            with contextlib.suppress(OSError):  # it may have ended, and been reaped, already
+                self._alive[number] = pid, os.pidfd_open(pid)
+            return
+        _pid, pidfd = self._alive.pop(number, (0, -1))
+        if pidfd >= 0:
+            os.close(pidfd)
+        (self.events if event == "exited" else self._killed)[number] = message
+
+    def _abandon(self) -> None:
+        """Kill the workers of a server that is gone: they should have died with it, unless they saw to it."""
+        for pid, pidfd in self._alive.values():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
+            os.close(pidfd)
+        self._alive.clear()
 
     def _until(self, done: Any, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -134,6 +152,7 @@ class Nursery:
         try:
             self.channel.send(message, fds, timeout=_KILL_SECONDS)
         except (Disconnected, TimeoutError) as error:
+            self._abandon()
             raise WorkerDied(f"the fork-server is gone ({self._end()}): {error}", self.log()) from None
 
     def _end(self) -> str:

@@ -6,10 +6,12 @@ was computed (whose payload hardware fixes) is not taken for an element that was
 
 from __future__ import annotations
 
-import random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import torch
+
+if TYPE_CHECKING:
+    import random
 
 # dtype: (bits that are always set, mask of the random payload); the sign stays clear, so that the pattern fits a
 # signed word

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import allowed
 from pytest_flashinfer.worker.client import Worker, private_folder
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.nursery import Nursery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SOLVE = "pytest_flashinfer.worker.solve"
 

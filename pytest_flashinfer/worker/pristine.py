@@ -6,15 +6,19 @@ have images of their guard zones only; their inputs are compared by a keyed dige
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from pytest_flashinfer.worker import poison
 from pytest_flashinfer.worker.digest import Digest
-from pytest_flashinfer.worker.layout import Layout, Slot, Zone
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator, Mapping
+
+    from pytest_flashinfer.worker.layout import Layout, Slot, Zone
 
 IMAGE_LIMIT = 1 << 28  # bytes; a larger arena would be held twice
 _CHUNK = 1 << 28  # bytes compared in one operation
@@ -130,10 +134,11 @@ class Pristine:
 def differ(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Return a 0-d bool tensor: whether two flat uint8 tensors of one length differ; in chunks, nothing waited for."""
     aligned = left.numel() // 8 * 8
+    words = left[:aligned].view(torch.int64), right[:aligned].view(torch.int64)
+    step = _CHUNK // 8
     flags = [
-        (left[start : min(start + _CHUNK, aligned)].view(torch.int64)
-         != right[start : min(start + _CHUNK, aligned)].view(torch.int64)).any()
-        for start in range(0, aligned, _CHUNK)
+        (words[0][start : start + step] != words[1][start : start + step]).any()
+        for start in range(0, aligned // 8, step)
     ]
     if aligned < left.numel() or not flags:
         flags.append((left[aligned:] != right[aligned:]).any())
@@ -153,11 +158,12 @@ def _guard(zone: Zone, changed: torch.Tensor) -> Iterator[Violation]:
     middle = zone.middle - zone.start
     behind, front = changed[:middle].nonzero().flatten(), changed[middle:].nonzero().flatten()
     if len(behind) and zone.after:
-        text = f"wrote past the end of {zone.after}: {len(behind)} bytes changed, first {int(behind[0])} bytes behind it"
+        reach = int(behind[-1]) + 1
+        text = f"wrote past the end of {zone.after}: {len(behind)} bytes changed, up to {reach} bytes behind it"
         yield Violation("guard", zone.after, text)
     elif len(front) and zone.before:
         reach = len(changed) - middle - int(front[0])
-        text = f"wrote before the start of {zone.before}: {len(front)} bytes changed, up to {reach} bytes in front of it"
+        text = f"wrote before the start of {zone.before}: {len(front)} bytes changed, up to {reach} bytes before it"
         yield Violation("guard", zone.before, text)
     elif len(behind) or len(front):
         yield Violation("guard", zone.after or zone.before, "wrote outside every tensor that was passed")

@@ -11,8 +11,10 @@ import json
 import math
 import socket
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 HEADER = struct.Struct("!I")
 FROM_WORKER = 1 << 20  # bytes of one frame; replies are facts and a cut traceback
@@ -118,21 +120,22 @@ class Channel:
         except OSError as error:
             raise Disconnected(str(error)) from None
 
-    def feed(self) -> None:
-        """Read what is there without waiting; raises `Disconnected` at the end of the stream.
+    def feed(self) -> bool:
+        """Read what is there without waiting; returns whether there was anything. Raises `Disconnected` at the end.
 
         Descriptors that the other end may have sent are dropped by the kernel: none are asked for.
         """
-        self.sock.setblocking(False)
+        self.sock.settimeout(0.0)
         try:
             data = self.sock.recv(_CHUNK)
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             raise Disconnected(str(error)) from None
         if not data:
             raise Disconnected("closed")
         self._buffer += data
+        return True
 
     def take(self) -> Message | None:
         """Return the next whole frame of the buffer, or `None`; raises `ProtocolError`."""

@@ -6,20 +6,22 @@ are bound at import, before a solution can replace them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_flashinfer.worker.memory import DTYPES
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
 Problem = list[str]  # kind, output ("" for all), message: what travels to the judge
 
 _TENSOR = torch.Tensor
-_SHAPE = torch.Tensor.shape.__get__
-_TYPE = torch.Tensor.dtype.__get__
+_SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
+type_of = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _DEVICE = torch.Tensor.device.__get__
-_LAYOUT = torch.Tensor.layout.__get__
+_LAYOUT = torch.Tensor.layout.__get__  # type: ignore[attr-defined]
 _STORAGE = torch.Tensor.untyped_storage
 _ITEM_SIZE = torch.Tensor.element_size
 _NUMEL = torch.Tensor.numel
@@ -37,7 +39,8 @@ def pair(result: object, outputs: Sequence[Mapping[str, Any]]) -> tuple[dict[str
     if isinstance(result, dict):
         unknown = [str(key)[:80] for key in result if key not in names]
         if unknown:
-            return {}, [["count", "", f"returned unknown outputs {', '.join(unknown)}; declared are {', '.join(names)}"]]
+            text = f"returned unknown outputs {', '.join(unknown)}; declared are {', '.join(names)}"
+            return {}, [["count", "", text]]
         found = {name: result[name] for name in names if name in result}
     else:
         values = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -92,8 +95,8 @@ def _check_one(value: object, spec: Mapping[str, Any], device: str) -> Iterator[
     shape = list(_SHAPE(value))
     if shape != size:
         yield ["shape", name, f"{name}: shape {shape} instead of {size}"]
-    if _TYPE(value) is not dtype and str(_TYPE(value)) not in spec["also"]:
-        yield ["dtype", name, f"{name}: dtype {_plain(_TYPE(value))} instead of {_plain(dtype)}"]
+    if type_of(value) is not dtype and str(type_of(value)) not in spec["also"]:
+        yield ["dtype", name, f"{name}: dtype {_plain(type_of(value))} instead of {_plain(dtype)}"]
     where = str(_DEVICE(value))
     if where != device and not (spec["scalar"] and where == "cpu"):
         yield ["device", name, f"{name}: on {where} instead of {device}"]

@@ -6,25 +6,29 @@ and the judge looks at its own memory. Values are judged elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from pytest_flashinfer.worker import poison, unwritten
-from pytest_flashinfer.worker.errors import WorkerDied
+from pytest_flashinfer.worker import poison, replies, unwritten
+from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.layout import Output, plan
 from pytest_flashinfer.worker.memory import Arena
 from pytest_flashinfer.worker.pristine import Pristine, Violation, differ
+from pytest_flashinfer.worker.replies import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from pytest_flashinfer.worker.client import Worker
 
-Value = torch.Tensor | int | float | bool | str | None
+__all__ = ["Cache", "Output", "RunResult", "Runner", "Value", "Violation"]
 Cache = Literal["cold", "warm"]
+_UNUSABLE = frozenset({"count", "shape", "dtype", "type", "device"})
 _LATE = "{} changed after the call had returned: its work was not complete on the caller's stream"
 
 
@@ -118,14 +122,14 @@ class Runner:
     def read_clock(self, timeout: float = 60.0) -> None:
         """Fill in the device times of the timed calls since the last reading."""
         for cache in sorted({cache for cache, _ in self._timed}):
-            spans = self.worker.call({"do": "clock", "cache": cache}, timeout).get("spans")
+            reply = self.worker.call({"do": "clock", "cache": cache}, timeout)
+            spans = [span for span in replies.as_list(reply.get("spans")) if isinstance(span, dict)]
             results = [result for used, result in self._timed if used == cache]
-            if not isinstance(spans, list) or len(spans) != len(results):
+            if len(spans) != len(results):
                 raise WorkerDied("sent garbage: not one span for each timed call", self.worker.take_log())
             for result, span in zip(results, spans, strict=True):
-                result.device_seconds = _seconds(span, "seconds")
-                kernels = span.get("kernels") if isinstance(span, dict) else None
-                result.kernels = tuple(map(str, kernels)) if isinstance(kernels, list) else ()
+                result.device_seconds = replies.seconds(span, "seconds")
+                result.kernels = tuple(map(str, replies.as_list(span.get("kernels"))))
         self._timed.clear()
 
     def read_input(self, name: str) -> torch.Tensor:
@@ -136,7 +140,15 @@ class Runner:
     def close(self) -> None:
         """Give the arena back. The worker is closed by its owner."""
         self._pristine = self._last = None
+        if self.worker.alive:
+            with contextlib.suppress(WorkerError):
+                self._let_go()
         self.arena.close()
+
+    def _let_go(self) -> None:
+        """Have a card's memory closed in the worker before it is freed here, as CUDA demands."""
+        if self.device != "cpu" and self.arena.data.numel():
+            self.worker.unshare()
 
     def _prepare(self, tensors: Mapping[str, torch.Tensor], outputs: Sequence[Output]) -> Pristine:
         signature = tuple((name, each.shape, each.stride(), each.dtype) for name, each in tensors.items())
@@ -144,7 +156,9 @@ class Runner:
         if self._pristine is None or key != self._key:
             layout = plan(tensors, outputs)
             self._pristine = self._last = None
-            if self.arena.reserve(layout.total):
+            if layout.total > self.arena.data.numel():
+                self._let_go()
+                self.arena.reserve(layout.total)
                 self.worker.share(self.arena)
             self._pristine, self._key = Pristine(layout, self.arena.data, self._rng), key
         return self._pristine
@@ -153,7 +167,9 @@ class Runner:
         assert self._pristine is not None
         layout = self._pristine.layout
         arguments = [
-            {"name": name, "slot": layout.inputs[name].message()} if name in layout.inputs else _plain(name, value)
+            {"name": name, "slot": layout.inputs[name].message()}
+            if name in layout.inputs
+            else replies.argument(name, value)
             for name, value in inputs.items()
         ]
         results = [
@@ -179,9 +195,9 @@ class Runner:
         may_modify: frozenset[str],
         late_before: list[torch.Tensor],
     ) -> RunResult:
-        problems = _problems(reply)
-        missing = tuple(str(name) for name in _list(reply.get("missing")))
-        bad = {violation.tensor for violation in problems if violation.kind in {"count", "shape", "dtype", "type", "device"}}
+        problems = replies.problems(reply)
+        missing = tuple(str(name) for name in replies.as_list(reply.get("missing")))
+        bad = {violation.tensor for violation in problems if violation.kind in _UNUSABLE}
         names = [each.name for each in outputs if each.name not in bad and each.name not in missing and "" not in bad]
         changed, unfinished = pristine.changes(may_modify), self._late(pristine)
         poisoned = [self._poisoned(pristine, name).any() for name in names]
@@ -190,7 +206,7 @@ class Runner:
         if self._last is not None:
             self._note_late(self._last, flags[: len(late_before)])
         flags = flags[len(late_before) :]
-        result = RunResult(copies, problems, missing=missing, host_seconds=_seconds(reply, "host_seconds"))
+        result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
         if any(flags[: len(changed)]):
             result.violations += pristine.explain(may_modify)
         self._note_late(result, flags[len(changed) : len(changed) + len(unfinished)], names)
@@ -233,23 +249,3 @@ class Runner:
     def _synchronize(self) -> None:
         if self.device != "cpu":
             torch.cuda.synchronize(self.device)
-
-
-def _plain(name: str, value: Value) -> dict[str, Any]:
-    if isinstance(value, float):
-        return {"name": name, "float": value.hex()}
-    return {"name": name, "value": value}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _problems(reply: Mapping[str, Any]) -> list[Violation]:
-    rows = [row for row in _list(reply.get("problems")) if isinstance(row, list) and len(row) == 3]  # noqa: PLR2004
-    return [Violation(*(str(part)[:1000] for part in row)) for row in rows]
-
-
-def _seconds(reply: object, key: str) -> float:
-    value = reply.get(key) if isinstance(reply, dict) else None
-    return float(value) if isinstance(value, (int, float)) else 0.0

@@ -11,13 +11,15 @@ import os
 import resource
 import signal
 import tempfile
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import landlock
 from pytest_flashinfer.worker.environment import caches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _PDEATHSIG, _DUMPABLE, _NO_NEW_PRIVS, _CAPBSET_DROP, _SUBREAPER = 1, 4, 38, 24, 36
 _CAPABILITY_VERSION = 0x20080522
@@ -54,6 +56,8 @@ def enter(policy: Policy, keep: Iterable[int]) -> dict[str, Any]:
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # where memory runs out, the kernel takes a worker and not the judge
+        Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
     close_others(keep)
     os.chdir(policy.private)
     use_caches(policy.private, policy.private)
@@ -71,9 +75,7 @@ def confine(policy: Policy) -> int:
     A later call with fewer writable folders narrows the first.
     """
     try:
-        return landlock.restrict(
-            policy.read, [policy.private, *policy.write], policy.devices, network=policy.network
-        )
+        return landlock.restrict(policy.read, [policy.private, *policy.write], policy.devices, network=policy.network)
     except OSError:
         return 0
 

@@ -1,0 +1,39 @@
+"""Plain values to and from a worker: arguments that are no tensors, and replies that are read with distrust."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.worker.pristine import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Value = torch.Tensor | int | float | bool | str | None
+_CUT = 1000  # characters of one message
+
+
+def argument(name: str, value: Value) -> dict[str, Any]:
+    """Describe an argument that is no tensor; floats go by their exact text, since JSON has no infinity."""
+    if isinstance(value, float):
+        return {"name": name, "float": value.hex()}
+    return {"name": name, "value": value}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return `value` where it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def problems(reply: Mapping[str, Any]) -> list[Violation]:
+    """Return what the worker found wrong with a result (kind, output, message); rows of another form are dropped."""
+    rows = [row for row in as_list(reply.get("problems")) if isinstance(row, list) and len(row) == 3]  # noqa: PLR2004
+    return [Violation(*(str(part)[:_CUT] for part in row)) for row in rows]
+
+
+def seconds(reply: Mapping[str, Any], key: str) -> float:
+    """Return a duration of a reply, 0 where it is no number."""
+    value = reply.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0
