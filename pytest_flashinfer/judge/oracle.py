@@ -57,8 +57,8 @@ def warm(device: str) -> None:
     matmul.allow_bf16_reduced_precision_reduction = False
     matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cudnn.allow_tf32 = False
-    if device != "cpu":
-        torch.zeros(1, device=device)
+    sample = torch.ones(2, device=device)
+    evaluate(torch.softmax, {"x": sample, "dim": 0}, {"y": OutputSpec("float32", (2,))})  # torch loads parts of itself
 
 
 def build(request: dict[str, Any], folder: Path, device: str) -> Built:  # noqa: ARG001 - the handler's signature
