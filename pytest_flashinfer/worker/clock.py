@@ -20,18 +20,21 @@ class Span:
     """One timed call.
 
     `seconds` is the time the call is judged by: on a card from the start of its first device activity to the end of
-    its last, over all streams. `host_seconds` is how long the call kept the host. `kernels` names what ran, in order
-    of start. `late` says that device work of the call was not finished on the caller's stream when the call returned.
-    `source` says which clock gave `seconds`: `"cupti"`, `"events"` (the fallback) or `"wall"`. `event_seconds` is
-    the same span by CUDA events, for a cross-check; it is an upper estimate and `None` on the CPU.
+    its last, over all streams; 0 where there was none. `host_seconds` is how long the call kept the host. For a
+    cross-check, on a card: `event_seconds` is the same span by CUDA events, a slight overestimate, and `wall_seconds`
+    is how long the device stayed busy by the host's clock, less what was queued before the call.
+    `kernels` names what ran, in order of start. `late` says that device work of the call was not finished on the
+    caller's stream when the call returned. `source` says which clock gave `seconds`: `"cupti"`, `"events"` (the
+    fallback, from which nothing is known of kernels and lateness) or `"wall"`.
     """
 
     seconds: float
     host_seconds: float
+    event_seconds: float | None = None
+    wall_seconds: float | None = None
     kernels: tuple[str, ...] = ()
     late: bool = False
     source: Source = "wall"
-    event_seconds: float | None = None
 
 
 class Clock(Protocol):

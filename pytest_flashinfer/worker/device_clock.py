@@ -1,0 +1,196 @@
+"""The clock of a card: device activity as CUPTI saw it, or CUDA events where another client holds CUPTI."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.worker import cudart, cupti
+from pytest_flashinfer.worker.clock import Cache, Span
+from pytest_flashinfer.worker.l2 import L2
+from pytest_flashinfer.worker.marks import Activity, Mark, assign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
+_DEFAULT_RATE = 1_500_000
+_SIZES = 1 << 16  # marks are memsets of 4 to this many bytes, a step of 4 apart
+_FIRST_HEAD_START = 30e-6  # seconds; until the first call of a batch has shown how long its host side takes
+_MOST_HEAD_START = 500e-6
+_MARGIN = 15e-6  # what enqueueing the flush and the marks takes
+
+
+@dataclass
+class _Taken:
+    """What the host noted about one call; the device's own account comes with the records."""
+
+    mark: Mark
+    host_seconds: float
+    event_seconds: float
+    wall_seconds: float
+
+
+class DeviceClock:
+    """Times calls on a card. The caller's stream is the legacy default stream.
+
+    Per call: a head start (a spinning kernel, then the L2 flush), so that the call's kernels are all enqueued by
+    the time the first may start and the host's pace does not show in the span; a mark; the call; a mark; a wait for
+    the device. Nothing here raises: an error of the device is for the caller to find.
+    """
+
+    def __init__(self, device: str, cache: Cache = "cold") -> None:
+        index = torch.device(device).index or 0
+        self._card = _card(index)
+        self._cold = cache == "cold"
+        self._sleep = torch.cuda._sleep  # noqa: SLF001 - the only kernel in torch that takes a time and touches nothing
+        self._now = time.perf_counter_ns
+        self._taken: list[_Taken] = []
+        self._host = _FIRST_HEAD_START
+        self._armed = False
+        self.fallback = ""  # why events are used, where they are
+        self._null = self._null_seconds()
+
+    @contextlib.contextmanager
+    def span(self) -> Iterator[None]:
+        """Time the body as one call."""
+        if not self._taken:
+            self._arm()
+        card, now = self._card, self._now
+        mark = card.new_mark()
+        card.l2.release_persisting()
+        self._head_start()
+        card.mark(mark.before)
+        card.record(card.events[1])
+        start = now()
+        yield
+        host = now() - start
+        card.record(card.events[2])
+        card.mark(mark.after)
+        card.synchronize()
+        wall = now() - start
+        card.mark(mark.closed)
+        queued, event = card.elapsed(0, 1), card.elapsed(1, 2)
+        taken = _Taken(mark, host * 1e-9, event, max(wall * 1e-9 - queued, 0.0))
+        self._host = min(self._host, taken.host_seconds) if self._taken else taken.host_seconds
+        self._taken.append(taken)
+
+    def read(self) -> list[Span]:
+        """Return the spans since the last read, in order; clocks of one card are read one after the other."""
+        taken, self._taken = self._taken, []
+        if not taken:
+            return []
+        self._card.synchronize()
+        activities = self._activities([each.mark for each in taken])
+        return [self._span(each, activity) for each, activity in zip(taken, activities, strict=True)]
+
+    def _span(self, taken: _Taken, activity: Activity | None) -> Span:
+        common = (taken.host_seconds, taken.event_seconds, taken.wall_seconds)
+        if activity is None:
+            return Span(max(taken.event_seconds - self._null, 0.0), *common, source="events")
+        return Span(activity.seconds, *common, activity.kernels, activity.late, "cupti")
+
+    def _arm(self) -> None:
+        # Afresh for each batch: a solution that profiles itself leaves CUPTI without our callbacks.
+        try:
+            cupti.tracer().arm()
+        except cupti.CuptiError as error:
+            self._armed, self.fallback = False, str(error)
+        else:
+            self._armed = True
+
+    def _activities(self, marks: list[Mark]) -> list[Activity | None]:
+        nothing: list[Activity | None] = [None] * len(marks)
+        if not self._armed:
+            return nothing
+        try:
+            records, dropped = cupti.tracer().drain()
+        except cupti.CuptiError as error:
+            self.fallback = str(error)
+            return nothing
+        finally:
+            cupti.tracer().disarm()
+        if dropped:
+            self.fallback = f"CUPTI dropped {dropped} records"
+            return nothing
+        activities = assign(marks, records, self._card.value)
+        if None in activities:
+            self.fallback = "CUPTI's records are incomplete: another client in this process took them"
+        return activities
+
+    def _head_start(self) -> None:
+        self._card.record(self._card.events[0])
+        seconds = min(1.25 * self._host + _MARGIN, _MOST_HEAD_START)
+        self._sleep(int(seconds * self._card.hertz))  # type: ignore[no-untyped-call]
+        if self._cold:
+            self._card.l2.flush()
+
+    def _null_seconds(self) -> float:
+        """Return what events read around no call at all: the least of a few."""
+        card, least = self._card, float("inf")
+        for _ in range(5):
+            self._head_start()
+            card.record(card.events[1])
+            card.record(card.events[2])
+            card.synchronize()
+            least = min(least, card.elapsed(1, 2))
+        return least
+
+
+class _Card:
+    """The runtime calls that the clocks of one card share, resolved before any solution is imported."""
+
+    def __init__(self, index: int) -> None:
+        self.runtime: Any = ctypes.CDLL(cudart.library()._name)  # noqa: SLF001 - a handle of our own, with types
+        pointer = ctypes.c_void_p
+        self.runtime.cudaMemsetAsync.argtypes = (pointer, ctypes.c_int, ctypes.c_size_t, pointer)
+        self.runtime.cudaEventRecord.argtypes = (pointer, pointer)
+        self.runtime.cudaEventElapsedTime.argtypes = (ctypes.POINTER(ctypes.c_float), pointer, pointer)
+        self.synchronize = self.runtime.cudaDeviceSynchronize
+        self._record = self.runtime.cudaEventRecord
+        self._elapsed = self.runtime.cudaEventElapsedTime
+        self._memset = self.runtime.cudaMemsetAsync
+        self.l2 = L2(self.runtime, index)
+        self.events = [self._event() for _ in range(3)]
+        rate = ctypes.c_int(0)
+        self.runtime.cudaDeviceGetAttribute(ctypes.byref(rate), _CLOCK_RATE, index)
+        self.hertz = 1e3 * (rate.value or _DEFAULT_RATE)
+        self.value = random.SystemRandom().randrange(1, 256)  # never 0, the byte that everybody fills with
+        self._serial = 0
+
+    def new_mark(self) -> Mark:
+        """Return the sizes of the next call's marks; no two calls of a batch share one."""
+        first = self._serial
+        self._serial += 3
+        return Mark(*(4 + 4 * ((first + role) % (_SIZES // 4)) for role in range(3)))
+
+    def mark(self, size: int) -> None:
+        """Enqueue a mark on the caller's stream."""
+        self._memset(self.l2.pointer, self.value, size, None)
+
+    def record(self, event: int) -> None:
+        """Enqueue an event on the caller's stream."""
+        self._record(event, None)
+
+    def elapsed(self, first: int, second: int) -> float:
+        """Return the seconds between two events that have happened."""
+        milliseconds = ctypes.c_float(0)
+        self._elapsed(ctypes.byref(milliseconds), self.events[first], self.events[second])
+        return milliseconds.value * 1e-3
+
+    def _event(self) -> int:
+        event = ctypes.c_void_p()
+        self.runtime.cudaEventCreate(ctypes.byref(event))
+        return event.value or 0
+
+
+@functools.cache
+def _card(index: int) -> _Card:
+    return _Card(index)

@@ -1,0 +1,76 @@
+"""How often a call is timed, and whether the clocks agree about it."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_flashinfer.worker.clock import Clock, Span
+
+LAUNCHES = 20
+_BATCH = 3  # calls between two looks at whether the times have settled
+_MOST_BATCHES = 10
+_MOST_SECONDS = 0.3
+_STEADY = 0.02
+_STEP = 64e-9  # two ticks of the clock that stamps device activity
+_SLACK = 50e-6  # what waking up the host and a preemption may add to a reading of its clock
+
+
+def measure(clock: Clock, call: Callable[[], object], launches: int = LAUNCHES) -> list[Span]:
+    """Warm up until the times have settled, then time `launches` calls; their number is fixed beforehand."""
+    warm_up(clock, call)
+    for _ in range(launches):
+        with clock.span():
+            call()
+    return clock.read()
+
+
+def warm_up(clock: Clock, call: Callable[[], object]) -> int:
+    """Call until two batches in a row took the same time, within bounds; returns the number of calls."""
+    earlier, start = float("inf"), time.perf_counter()
+    calls = 0
+    while calls < _BATCH * _MOST_BATCHES:
+        for _ in range(_BATCH):
+            with clock.span():
+                call()
+        calls += _BATCH
+        now = median(span.seconds for span in clock.read())
+        if steady(earlier, now) or time.perf_counter() - start > _MOST_SECONDS:
+            break
+        earlier = now
+    return calls
+
+
+def steady(earlier: float, now: float) -> bool:
+    """Whether two medians, in seconds, are equal for the purpose of ending a warm-up."""
+    return abs(now - earlier) <= max(_STEADY * now, _STEP)
+
+
+def disagreement(spans: Sequence[Span], judge_seconds: float | None = None) -> str | None:
+    """Return why the clocks that timed `spans` contradict each other, or `None`.
+
+    `judge_seconds` is how long the judge waited for all of `spans`, by its own clock. Medians are compared, so that
+    one preempted call proves nothing. A contradiction means that the time cannot be trusted, not that it is wrong.
+    """
+    total = sum(max(span.seconds, span.host_seconds) for span in spans)
+    if judge_seconds is not None and total > judge_seconds + _SLACK:
+        return f"the worker's clock says {total * 1e3:.3f} ms where the judge waited {judge_seconds * 1e3:.3f} ms"
+    timed = [span for span in spans if span.event_seconds is not None and span.wall_seconds is not None]
+    if not timed:
+        return None
+    seconds, host = median(span.seconds for span in timed), median(span.host_seconds for span in timed)
+    events = median(span.event_seconds or 0.0 for span in timed)
+    wall = median(span.wall_seconds or 0.0 for span in timed)
+    # The device may pause for the host between kernels; beyond that, all clocks saw the same work.
+    most = 1.1 * seconds + host + _SLACK
+    if wall > most:
+        return f"the device was busy for {wall * 1e6:.1f} us where the clock says {seconds * 1e6:.1f} us"
+    if events > most:
+        return f"CUDA events say {events * 1e6:.1f} us where the clock says {seconds * 1e6:.1f} us"
+    if events < 0.98 * seconds - 2e-6 and not any(span.late for span in timed):
+        return f"CUDA events say {events * 1e6:.1f} us where the clock says {seconds * 1e6:.1f} us"
+    return None
