@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     Finding = tuple[JsonPath, str, FaultKind]
 
+DUMP = 5  # the form in which references are called by name, and constants may come from the data
+
 
 def sources_parse(definition: Definition) -> Iterator[Finding]:
     """Demand that every piece of source is Python."""
@@ -50,18 +52,19 @@ def reference_takes_the_inputs(definition: Definition) -> Iterator[Finding]:
     taken, inputs = signature(function), list(definition.inputs)
     expected = [*inputs, *definition.outputs] if definition.reference_style == "destination" else inputs
     if set(taken.positional) | set(taken.keyword_only) <= set(inputs) or taken.kwargs:
+        unknown = [name for name in (*taken.positional[: taken.required], *taken.keyword_only) if name not in inputs]
+        if unknown:
+            message = f"{definition.entry} needs {', '.join(unknown)}, which is no input"
+            yield ("reference",), f"{message}; the inputs are {', '.join(inputs)}", "fault"
         problem = _by_name(taken, inputs, definition.entry)
     else:
         problem = _by_position(taken, expected, definition.entry)
     if problem:
-        yield ("reference",), problem, "fault"
+        yield ("reference",), problem, "fault" if definition.form != DUMP else "warning"
 
 
 def _by_name(taken: Signature, inputs: list[str], entry: str) -> str | None:
-    """All parameters are inputs (or the rest is swallowed): those that are needed must be there, in order."""
-    needed = [name for name in (*taken.positional[: taken.required], *taken.keyword_only) if name not in inputs]
-    if needed:
-        return f"{entry} needs {', '.join(needed)}, which is no input; the inputs are {', '.join(inputs)}"
+    """Compare by name, where all parameters are inputs or the rest is swallowed."""
     order = [name for name in inputs if name in taken.positional]
     if order != [name for name in taken.positional if name in inputs]:
         return f"{entry} takes {', '.join(taken.positional)}; the order of the inputs is {', '.join(inputs)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
-from pytest_flashinfer.data.reference_rules import REFERENCE_RULES
+from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
 from pytest_flashinfer.data.sizes import SizeError, resolve
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
 Finding = tuple[JsonPath, str, FaultKind]
-_DUMP = 5  # the form in which references are named and called otherwise, and constants may come from the data
 
 
 def near(name: str, names: Iterator[str] | list[str]) -> str:
@@ -56,7 +55,7 @@ def axes_are_used(definition: Definition) -> Iterator[Finding]:
 def axes_are_sizes(definition: Definition) -> Iterator[Finding]:
     """Demand that constants have a value, parents exist and expressions lead somewhere."""
     for name, axis in definition.axes.items():
-        if axis.kind == "const" and axis.value is None and definition.form != _DUMP:
+        if axis.kind == "const" and axis.value is None and definition.form != DUMP:
             yield ("axes", name), "a 'const' axis needs a 'value'", "fault"
         if axis.parent is not None and axis.parent not in definition.axes:
             yield (
@@ -105,7 +104,7 @@ def layouts_are_permutations(definition: Definition) -> Iterator[Finding]:
 def constraints_are_true_of_constants(definition: Definition) -> Iterator[Finding]:
     """Demand that constraints parse, speak of what there is and are not false whatever the workload."""
     tensors = [*definition.inputs, *definition.outputs]
-    names = [*definition.axes, *tensors] if definition.form != _DUMP else None
+    names = [*definition.axes, *tensors] if definition.form != DUMP else None
     for number, text in enumerate(definition.constraints):
         where: JsonPath = ("constraints", number)
         try:

@@ -24,7 +24,8 @@ def load_solution(path: Path) -> Loaded[model.Solution]:
     """Read a solution; never raises on bad content, which is told as faults.
 
     `path` is a `.json` file, a folder with a `config.toml` (or that file), or a `.py` module. A folder's or module's
-    sources are read now: what is judged later is what was read.
+    sources are read now: what is judged later is what was read. A JSON file that is something else than a solution
+    has no value and no faults, but a warning: it may lie there for another purpose.
     """
     if path.is_dir() or path.name == CONFIG:
         found = read_folder(path if path.is_dir() else path.parent)
@@ -43,7 +44,8 @@ def _load_json(path: Path) -> Loaded[model.Solution]:
         return Loaded(None, path, document.faults, document.notes)
     wrong = sniff.wrong_kind(document.value, sniff.SOLUTION)
     if wrong:
-        return Loaded(None, path, (*document.faults, Fault(path, 1, "", wrong)), document.notes)
+        warning = Fault(path, 1, "", wrong, kind="warning")
+        return Loaded(None, path, document.faults, document.notes, (warning,))
     return _finish(Found(path, copy.deepcopy(document.value), document.faults, document.notes), Places(document))
 
 

@@ -1,0 +1,183 @@
+"""A data set: definitions with their workloads and solutions, found when they are first asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.data import discover
+from pytest_flashinfer.data.faults import Fault, Loaded, unique
+from pytest_flashinfer.data.load import load_definition, load_solution, load_workloads
+from pytest_flashinfer.data.rules import check_definition, check_folder
+from pytest_flashinfer.data.solution_rules import check_solution
+from pytest_flashinfer.data.workload_rules import check_workloads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_flashinfer.data.model import Definition, Solution, Workload
+
+_SOL_WORKLOADS = "workload.jsonl"  # beside the definition.json of a SOL-ExecBench problem
+
+
+class DataSet:
+    """An index of definitions, solutions and workloads below some folders; nothing is read before it is needed.
+
+    Each argument lists folders and files. Files are read once: what is judged is what was read.
+    """
+
+    def __init__(self, definitions: Sequence[Path], solutions: Sequence[Path], workloads: Sequence[Path]) -> None:
+        self.definition_paths = tuple(definitions)
+        self.solution_paths = tuple(solutions)
+        self.workload_paths = tuple(workloads)
+        self._definitions: dict[Path, Loaded[Definition]] = {}
+        self._workloads: dict[Path, list[Loaded[Workload]]] = {}
+
+    def definition_files(self) -> list[Path]:
+        """List the definition files, sorted within each folder."""
+        return list(self._definition_files)
+
+    @cached_property
+    def _definition_files(self) -> list[Path]:
+        return discover.definition_files(self.definition_paths)
+
+    def load(self, path: Path) -> Loaded[Definition]:
+        """Read a definition file, once."""
+        if path not in self._definitions:
+            self._definitions[path] = load_definition(path)
+        return self._definitions[path]
+
+    @cached_property
+    def names(self) -> dict[str, list[Path]]:
+        """The definition files by the name of their definition; more than one is a fault of all of them."""
+        found: dict[str, list[Path]] = defaultdict(list)
+        for path in self._definition_files:
+            value = self.load(path).value
+            if value is not None:
+                found[value.name].append(path)
+        return dict(found)
+
+    def is_ambiguous(self, name: str) -> bool:
+        """Whether several files define this name, so that nobody can tell which one a solution is for."""
+        return len(self.names.get(name, ())) > 1
+
+    def workloads(self, path: Path) -> list[Loaded[Workload]]:
+        """Read the workloads of the definition in a file, once, in the order of their lines.
+
+        They are `<op_type>/<name>.jsonl` below a workload folder, or else any `<name>.jsonl` there, and the lines for
+        this definition in files that are given themselves.
+        """
+        if path not in self._workloads:
+            value = self.load(path).value
+            self._workloads[path] = [] if value is None else self._find_workloads(path, value)
+        return self._workloads[path]
+
+    def _find_workloads(self, path: Path, definition: Definition) -> list[Loaded[Workload]]:
+        found: list[Loaded[Workload]] = []
+        for place in self.workload_paths:
+            if place.is_dir():
+                files = self._workload_index[place].get(definition.name, [])
+                home = [file for file in files if file.parent.name == definition.op_type]
+                for file in home or files:
+                    found += load_workloads(file, definition.name)
+            else:
+                found += self._lines_for(place, definition.name)
+        beside = path.with_name(_SOL_WORKLOADS)
+        if not found and definition.form == 6 and beside.is_file():  # noqa: PLR2004 - SOL-ExecBench
+            found += load_workloads(beside, definition.name)
+        return found
+
+    def _lines_for(self, file: Path, name: str) -> list[Loaded[Workload]]:
+        """Lines of a file that is for several definitions: those of others are left to the others."""
+        if file.stem == name:
+            return load_workloads(file, name)
+        lines = load_workloads(file)
+        return [line for line in lines if isinstance(line.raw, dict) and line.raw.get("definition") == name]
+
+    @cached_property
+    def _workload_index(self) -> dict[Path, dict[str, list[Path]]]:
+        return {place: discover.workload_files(place) for place in self.workload_paths if place.is_dir()}
+
+    def root_of(self, workload_file: Path) -> Path:
+        """Give the root of the data set, below which the stored tensors of a workload file lie."""
+        for place in self.workload_paths:
+            if place.is_dir() and workload_file.is_relative_to(place):
+                return place if (place / "blob").is_dir() else place.parent
+        for folder in workload_file.parents:
+            if (folder / "blob").is_dir():
+                return folder
+        return workload_file.parent
+
+    @cached_property
+    def solutions(self) -> list[Loaded[Solution]]:
+        """All solutions, also broken ones; files that are something else are left out."""
+        read = [load_solution(path) for path in discover.solution_files(self.solution_paths)]
+        return [loaded for loaded in read if loaded.value is not None or loaded.faults]
+
+    @cached_property
+    def _solutions_by_definition(self) -> dict[str, list[Loaded[Solution]]]:
+        found: dict[str, list[Loaded[Solution]]] = defaultdict(list)
+        for loaded in self.solutions:
+            found[self._claim(loaded)].append(loaded)
+        return dict(found)
+
+    def _claim(self, loaded: Loaded[Solution]) -> str:
+        """Give the definition that a solution is for; a broken one may still lie in its folder."""
+        if loaded.value is not None:
+            return loaded.value.definition
+        said = loaded.raw.get("definition") if isinstance(loaded.raw, dict) else None
+        return (
+            said if isinstance(said, str) else next((p.name for p in loaded.path.parents if p.name in self.names), "")
+        )
+
+    def solutions_for(self, name: str) -> list[Loaded[Solution]]:
+        """Give the solutions of a definition, ordered by name; broken ones, which have no value, come last."""
+        found = self._solutions_by_definition.get(name, [])
+        return sorted(found, key=lambda loaded: (loaded.value is None, loaded.value.name if loaded.value else ""))
+
+    def unknown_solutions(self) -> tuple[Fault, ...]:
+        """Warn of solutions for definitions that do not exist, naming the nearest, and of broken ones for none."""
+        found: list[Fault] = []
+        for name, group in self._solutions_by_definition.items():
+            if name in self.names:
+                continue
+            near = get_close_matches(name, list(self.names), 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; there is none of a similar name"
+            for loaded in group:
+                if name:
+                    found.append(loaded.fault(("definition",), f"unknown definition {name!r}{hint}", "warning"))
+                found.extend(loaded.faults)
+        return unique(found)
+
+    def problems(self, path: Path) -> tuple[Fault, ...]:
+        """Say all that is wrong or odd with a definition file, its workloads and its solutions."""
+        loaded = self.load(path)
+        found = [*check_definition(loaded)]
+        for place in self.definition_paths:
+            found += check_folder(loaded, place) if place.is_dir() else ()
+        if loaded.value is None:
+            return unique(found)
+        name = loaded.value.name
+        others = [str(other) for other in self.names.get(name, ()) if other != path]
+        if others:
+            message = f"name {name!r} is also that of {', '.join(others)}: rename one; no solution of it is run"
+            found.append(loaded.fault(("name",), message))
+        lines = self.workloads(path)
+        found += check_workloads(lines, loaded.value, self.root_of(lines[0].path) if lines else None)
+        found += self._solution_problems(name)
+        return unique(found)
+
+    def _solution_problems(self, name: str) -> list[Fault]:
+        found: list[Fault] = []
+        first: dict[str, Path] = {}
+        for loaded in self.solutions_for(name):
+            found += check_solution(loaded)
+            if loaded.value is None:
+                continue
+            other = first.setdefault(loaded.value.name, loaded.path)
+            if other != loaded.path:
+                found.append(loaded.fault(("name",), f"name {loaded.value.name!r} is also that of {other}: rename one"))
+        return found

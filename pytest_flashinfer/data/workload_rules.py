@@ -1,0 +1,157 @@
+"""What no schema can say of a workload: whether it fits its definition, and whether its data is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.data import schema
+from pytest_flashinfer.data.blobs import BlobError, candidates, find_tensor
+from pytest_flashinfer.data.constraints import ConstraintError, parse
+from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
+from pytest_flashinfer.data.rules import near
+from pytest_flashinfer.data.sizes import SizeError, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_flashinfer.data.model import Definition, Workload
+
+Finding = tuple[JsonPath, str, FaultKind]
+_AXES: JsonPath = ("workload", "axes")
+_INPUTS: JsonPath = ("workload", "inputs")
+_INTEGERS = ("int64", "int32", "int16", "int8", "int4", "uint8", "uint16", "uint32", "uint64")
+
+
+def axes_are_given(definition: Definition, workload: Workload) -> Iterator[Finding]:
+    """Demand a size for every variable axis, and none that contradicts a constant."""
+    for name in definition.var_axes:
+        if name not in workload.axes:
+            yield _AXES, f"missing axis {name}: give its size", "fault"
+    for name, size in workload.axes.items():
+        axis = definition.axes.get(name)
+        if axis is None:
+            yield (*_AXES, name), f"unknown axis {name!r}{near(name, list(definition.axes))}", "fault"
+        elif axis.kind == "const" and axis.value not in (None, size):
+            yield (*_AXES, name), f"axis {name!r} is the constant {axis.value}, not {size}", "fault"
+
+
+def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Finding]:
+    """Demand that the sizes satisfy the constraints, as far as sizes alone can tell."""
+    try:
+        sizes = resolve(definition, workload.axes)
+    except SizeError as error:
+        yield _AXES, str(error), "fault"
+        return
+    for name, size in sizes.items():
+        if size < 0 and name not in workload.axes:
+            yield _AXES, f"axis {name!r} comes to {size}: a size is not negative", "fault"
+    for text in definition.constraints:
+        try:
+            constraint = parse(text, tensors=[*definition.inputs, *definition.outputs])
+            if constraint.kind == "prose" or constraint.reads_tensors or not constraint.names <= sizes.keys():
+                continue
+            if not constraint.holds(sizes):
+                yield _AXES, f"constraint {constraint.explain(sizes)}", "fault"
+        except ConstraintError:
+            continue  # the definition's own check tells of it
+
+
+def inputs_are_there(definition: Definition, workload: Workload) -> Iterator[Finding]:
+    """Demand a source for every input that is not optional, and for no others."""
+    for name, tensor in definition.inputs.items():
+        if name not in workload.inputs and not tensor.optional:
+            yield _INPUTS, f'missing input {name}: say where it comes from, such as {{"type": "random"}}', "fault"
+    for name in workload.inputs:
+        if name not in definition.inputs:
+            yield (*_INPUTS, name), f"unknown input {name!r}{near(name, list(definition.inputs))}", "fault"
+
+
+def inputs_are_of_the_right_kind(definition: Definition, workload: Workload) -> Iterator[Finding]:
+    """Demand scalars where the definition has scalars, and a function for custom inputs."""
+    for name, spec in workload.inputs.items():
+        tensor = definition.inputs.get(name)
+        if tensor is None:
+            continue
+        where = (*_INPUTS, name)
+        if spec.kind == "scalar":
+            if tensor.shape:
+                shape = ", ".join(tensor.shape)
+                yield where, f"{name} is a tensor [{shape}]: a scalar cannot stand for it", "fault"
+            else:
+                problem = _scalar_problem(spec.value, tensor.dtype, optional=tensor.optional)
+                if problem:
+                    yield (*where, "value"), f"{name} is {problem}", "fault"
+        elif spec.kind == "custom" and definition.custom_inputs is None and definition.init is None:
+            yield where, "a custom input, but the definition names no 'custom_inputs_entrypoint'", "fault"
+
+
+def _scalar_problem(value: Any, dtype: str, *, optional: bool) -> str | None:
+    if value is None:
+        return None if optional else f"{dtype}, not null: it is not optional"
+    if dtype == "unknown":
+        return None
+    if isinstance(value, str) != (dtype == "string"):
+        return f"{dtype}, not {value!r}"
+    if dtype in _INTEGERS and isinstance(value, float) and not value.is_integer():
+        return f"{dtype}, not {value!r}: a whole number is needed"
+    return None
+
+
+RULES: tuple[Callable[[Definition, Workload], Iterator[Finding]], ...] = (
+    axes_are_given,
+    constraints_hold,
+    inputs_are_there,
+    inputs_are_of_the_right_kind,
+)
+
+
+def blobs_are_there(definition: Definition, workload: Workload, root: Path | None) -> Iterator[Finding]:
+    """Demand that stored tensors are there and of the right dtype and shape; without a root, that none lies outside."""
+    try:
+        sizes = resolve(definition, workload.axes)
+    except SizeError:
+        return  # told by constraints_hold
+    for name, spec in workload.inputs.items():
+        if spec.kind != "safetensors" or name not in definition.inputs:
+            continue
+        where = (*_INPUTS, name)
+        try:
+            if root is None:
+                candidates(Path(), spec.path or "", definition.name)
+                continue
+            stored = find_tensor(root, spec, definition, name, sizes)
+        except BlobError as error:
+            yield where, error.message, error.kind
+        else:
+            if stored.note:
+                yield where, stored.note, "warning"
+
+
+def check_workload(loaded: Loaded[Workload], definition: Definition, root: Path | None = None) -> tuple[Fault, ...]:
+    """Say all that is wrong or odd with one workload line for its definition.
+
+    `root` is the data set's root, below which stored tensors lie; without it they are not looked for.
+    """
+    faults = [*without_repeats((*loaded.faults, *schema.check("trace", loaded))), *loaded.warnings]
+    if loaded.value is not None:
+        found = [finding for rule in RULES for finding in rule(definition, loaded.value)]
+        found += blobs_are_there(definition, loaded.value, root)
+        faults += [loaded.fault(where, message, kind) for where, message, kind in found]
+    return unique(faults)
+
+
+def check_workloads(
+    lines: Sequence[Loaded[Workload]], definition: Definition, root: Path | None = None
+) -> tuple[Fault, ...]:
+    """Check all lines of a definition, and that no two have one uuid."""
+    faults = [fault for loaded in lines for fault in check_workload(loaded, definition, root)]
+    first: dict[str, Loaded[Workload]] = {}
+    for loaded in lines:
+        if loaded.value is None:
+            continue
+        other = first.setdefault(loaded.value.uuid, loaded)
+        if other is not loaded:
+            message = f"uuid {loaded.value.uuid!r} is that of {other.path}:{other.line} too: give each line its own"
+            faults.append(loaded.fault(("workload", "uuid"), message))
+    return unique(faults)
