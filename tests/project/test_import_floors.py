@@ -72,5 +72,7 @@ def test_an_import_upwards_is_seen(module, source):
 
 
 def test_an_import_downwards_is_fine():
-    source = "from pytest_flashinfer import data\nfrom .verdict import status\nfrom ..inputs import generate\nimport torch"
+    source = (
+        "from pytest_flashinfer import data\nfrom .verdict import status\nfrom ..inputs import generate\nimport torch"
+    )
     assert list(faults_of(PACKAGE / "judge/x.py", source)) == []

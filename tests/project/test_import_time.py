@@ -11,7 +11,12 @@ HEAVY = {"torch", "triton", "hypothesis", "jsonschema", "numpy", "safetensors", 
 def loaded_by(*arguments, cwd=None):
     """Return the top-level packages that a fresh interpreter imports, from `-X importtime`."""
     run = subprocess.run(
-        [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=False, cwd=cwd, timeout=120
+        [sys.executable, "-X", "importtime", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=120,
     )
     assert run.returncode == 0, run.stdout + run.stderr[-2000:]
     lines = [line for line in run.stderr.splitlines() if line.startswith("import time:")]

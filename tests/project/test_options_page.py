@@ -8,7 +8,9 @@ import pytest
 from pytest_flashinfer.options import DECLARATIONS
 
 PAGE = (Path(__file__).parents[2] / "docs/options.md").read_text()
-ROWS = {row[0]: row[1:] for row in re.findall(r"^\| `(--[^`]+)` \| `([^`]+)` \| ([^|]+) \| (.+) \|$", PAGE, re.MULTILINE)}
+ROWS = {
+    row[0]: row[1:] for row in re.findall(r"^\| `(--[^`]+)` \| `([^`]+)` \| ([^|]+) \| (.+) \|$", PAGE, re.MULTILINE)
+}
 
 
 def shown_switch(option):

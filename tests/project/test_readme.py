@@ -31,7 +31,9 @@ def test_the_gate_pins_every_install():
 
 
 def test_the_change_log_names_the_version():
-    assert re.search(rf"^## {re.escape(pytest_flashinfer.__version__)} - ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert re.search(
+        rf"^## {re.escape(pytest_flashinfer.__version__)} - ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
 
 
 def test_links_between_pages_lead_somewhere():

@@ -48,7 +48,10 @@ def test_ci_runs_the_gate_on_the_declared_pythons():
     declared = set(re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()))
     tested = set(re.findall(r"python(?:-version)?: \"(3\.\d+)\"", text))
     assert declared <= tested
-    assert {re.match(r"\d+\.\d+", version)[0] for version in re.findall(r"pytest: \"([\d.]+)\"", text)} == {"8.2", "9.2"}
+    assert {re.match(r"\d+\.\d+", version)[0] for version in re.findall(r"pytest: \"([\d.]+)\"", text)} == {
+        "8.2",
+        "9.2",
+    }
 
 
 def test_gpu_job_waits_for_approval_and_insists_on_a_card():
