@@ -12,6 +12,7 @@ import re
 import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_flashinfer.data.evaluate import run
@@ -91,6 +92,11 @@ def parse(text: str, names: Collection[str] | None = None, *, tensors: Collectio
     Raises ConstraintError where the text is neither an expression nor a sentence, UnsupportedError (one of these)
     where it is an expression that this module does not compute.
     """
+    return _parse(text, None if names is None else frozenset(names), frozenset(tensors))
+
+
+@lru_cache(maxsize=1024)  # every workload line is checked against the same constraints
+def _parse(text: str, names: frozenset[str] | None, tensors: frozenset[str]) -> Expression:
     if len(text) > MAX_TEXT:
         raise ConstraintError(f"longer than {MAX_TEXT} characters")
     try:
@@ -102,12 +108,12 @@ def parse(text: str, names: Collection[str] | None = None, *, tensors: Collectio
             return Expression(text, "prose", None, frozenset(), reads_tensors=False)
         raise ConstraintError(f"does not parse: {getattr(error, 'msg', None) or error}") from error
     used = _names(tree)
-    unknown = sorted(used - set(names)) if names is not None else []
+    unknown = sorted(used - names) if names is not None else []
     if unknown and not _OPERATORS.search(text):
         return Expression(text, "prose", None, frozenset(), reads_tensors=False)
     check_tree(tree)
     if unknown:
-        near = get_close_matches(unknown[0], list(names or ()), 1)
+        near = get_close_matches(unknown[0], sorted(names or ()), 1)
         hint = f"; did you mean {near[0]!r}?" if near else "; it is neither an axis nor an input"
         raise ConstraintError(f"unknown name {unknown[0]!r}{hint}")
     return Expression(text, "expression", tree, frozenset(used), _reads(tree, used, tensors))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ class Signature:
     kwargs: bool
 
 
+@lru_cache(maxsize=32)  # several rules look at one source in turn
 def parse_python(source: str) -> ast.Module | BrokenSource:
-    """Parse source without running it; what the parser refuses, whatever the reason, is a `BrokenSource`."""
+    """Parse source without running it; what the parser refuses, whatever the reason, is a `BrokenSource`.
+
+    The tree is shared by all callers: none may change it.
+    """
     if len(source) > MAX_SOURCE:
         return BrokenSource(f"longer than {MAX_SOURCE >> 20} Mi characters: not parsed")
     try:
