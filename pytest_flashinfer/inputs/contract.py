@@ -1,0 +1,180 @@
+"""A definition, read for the purpose of making inputs: which sizes are free and which follow from others."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pytest_flashinfer.data.constraints import ConstraintError
+from pytest_flashinfer.inputs.dtypes import is_integer
+from pytest_flashinfer.inputs.facts import Reading, Rule, as_rule, dimension, read
+from pytest_flashinfer.inputs.hints import names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_flashinfer.data.model import Definition
+
+_PLUS_ONE: Final = re.compile(r"(.+)_plus_(?:1|one)$")
+_POINTERS: Final = re.compile(r"indptr|cu_?seq_?lens|offsets|_ptrs?$", re.IGNORECASE)
+_LENGTH: Final = re.compile(r"^(len|num|n|size)_|_(len|size|length)$", re.IGNORECASE)
+# What an array of pointers has one entry more than, by convention, where no constraint says so.
+_BATCH: Final = (
+    "batch_size", "num_seqs", "num_sequences", "num_segments", "batch", "num_requests", "num_reqs", "num_groups",
+    "num_experts", "bs", "B", "G",
+)  # fmt: skip
+
+
+class Contract:
+    """What is known of a definition's sizes.
+
+    `equations` and `predicates` are the constraints over axes (integer scalars count as axes where a constraint
+    names them), `conventions` the equations that hold unless something contradicts them. `derived` maps a size to
+    the equation that yields it, `free` are the sizes left to choose.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        specs = {**definition.outputs, **definition.inputs}
+        self.reading: Reading = read(definition.constraints, {name: spec.shape for name, spec in specs.items()})
+        self.constants = definition.const_axes
+
+    @cached_property
+    def dims(self) -> dict[str, tuple[ast.expr, ...] | None]:
+        """The shape of every input, as one tree per axis; `None` for a Python scalar."""
+        return {name: _trees(spec.shape) for name, spec in self.definition.inputs.items()}
+
+    @cached_property
+    def output_dims(self) -> dict[str, tuple[ast.expr, ...] | None]:
+        """The shape of every output, as one tree per axis."""
+        return {name: _trees(spec.shape) for name, spec in self.definition.outputs.items()}
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """All sizes that are not constant, those first that the definition declares; shapes may name others."""
+        declared = [name for name, axis in self.definition.axes.items() if name not in self.constants]
+        shown = [n for dims in (self.dims, self.output_dims) for trees in dims.values() for t in trees or () for n in
+                 sorted(names_of(t))]  # fmt: skip
+        ruled = [name for rule in self.reading.axis for name in sorted(rule.names)]
+        scalars = {n for n, s in self.definition.inputs.items() if s.shape is None and is_integer(s.dtype)}
+        known = dict.fromkeys((*declared, *shown, *(name for name in ruled if name in scalars)))
+        return tuple(name for name in known if name not in self.constants)
+
+    @cached_property
+    def axis_names(self) -> tuple[str, ...]:
+        """The sizes that are axes: all but integer scalars."""
+        return tuple(name for name in self.sizes if name not in self.definition.inputs)
+
+    @cached_property
+    def input_axes(self) -> frozenset[str]:
+        """The axes that some input's shape names."""
+        return frozenset(n for trees in self.dims.values() for tree in trees or () for n in names_of(tree))
+
+    @cached_property
+    def equations(self) -> tuple[Rule, ...]:
+        """The constraints of the form `a == b`, and the axes given by an expression."""
+        own = tuple(
+            as_rule(
+                f"{name} == {axis.expression}", ast.Compare(ast.Name(name), [ast.Eq()], [dimension(axis.expression)])
+            )
+            for name, axis in self.definition.axes.items()
+            if axis.kind == "expr" and axis.expression
+        )
+        return own + tuple(rule for rule in self.reading.axis if rule.left is not None)
+
+    @cached_property
+    def predicates(self) -> tuple[Rule, ...]:
+        """The other constraints over axes."""
+        return tuple(rule for rule in self.reading.axis if rule.left is None)
+
+    @cached_property
+    def conventions(self) -> tuple[Rule, ...]:
+        """`X_plus_1 == X + 1`, and an array of pointers has one entry more than there are sequences."""
+        tied = frozenset().union(*(rule.names for rule in self.equations))
+        found = []
+        for name in self.axis_names:
+            base = _PLUS_ONE.match(name)
+            if base and base[1] in self.sizes:
+                found.append(_plus_one(name, base[1]))
+            elif name not in tied and _POINTERS.search(name) and _LENGTH.search(name):
+                batch = next((n for n in _BATCH if n in self.sizes), None)
+                found += [_plus_one(name, batch)] if batch else []
+        return tuple(found)
+
+    @cached_property
+    def derived(self) -> Mapping[str, Rule]:
+        """Each size that follows from others, with the equation it follows from; no circles."""
+        chosen: dict[str, Rule] = {}
+        rules = (*self.equations, *self.conventions)
+        for bare in (True, False):  # a size that stands alone on a side follows first; others by inversion
+            for rule in rules:
+                if any(rule is used for used in chosen.values()):
+                    continue
+                for name in _candidates(rule, bare=bare):
+                    if name in self.sizes and name not in chosen and name not in self._behind(rule, name, chosen):
+                        chosen[name] = rule
+                        break
+        return chosen
+
+    def _behind(self, rule: Rule, name: str, chosen: Mapping[str, Rule]) -> set[str]:
+        """All sizes that the other names of `rule` follow from."""
+        seen: set[str] = set()
+        todo = list(rule.names - {name})
+        while todo:
+            current = todo.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            if current in chosen:
+                todo += chosen[current].names - {current}
+        return seen
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The sizes that nothing decides but the caller's choice."""
+        return tuple(name for name in self.sizes if name not in self.derived and not self._output_only(name))
+
+    def _output_only(self, name: str) -> bool:
+        """Whether only outputs use the axis, so that the result binds it."""
+        used = self.input_axes.union(*(rule.names for rule in (*self.equations, *self.predicates)))
+        return name not in used and name not in self.definition.inputs
+
+
+def _trees(shape: tuple[str, ...] | None) -> tuple[ast.expr, ...] | None:
+    return None if shape is None else tuple(dimension(text) for text in shape)
+
+
+def _plus_one(name: str, base: str) -> Rule:
+    tree = dimension(f"{base} + 1")
+    return as_rule(f"{name} == {base} + 1", ast.Compare(ast.Name(name), [ast.Eq()], [tree]))
+
+
+def _candidates(rule: Rule, *, bare: bool) -> list[str]:
+    """Return the names an equation could yield: those alone on one side, or any, the last one first."""
+    sides = [(rule.left, rule.right), (rule.right, rule.left)]
+    if bare:
+        return [a.id for a, b in sides if isinstance(a, ast.Name) and b is not None and a.id not in names_of(b)]
+    return sorted(rule.names, key=ast.unparse(rule.tree).rfind, reverse=True)
+
+
+_CACHE: Final[dict[int, Contract]] = {}
+_CACHED: Final = 64
+
+
+def contract_of(definition: Definition) -> Contract:
+    """Read a definition, or return what was read before of the same object.
+
+    Raises ConstraintError where an entry of a shape is not an expression.
+    """
+    known = _CACHE.get(id(definition))
+    if known is not None and known.definition is definition:
+        return known
+    if len(_CACHE) >= _CACHED:
+        _CACHE.pop(next(iter(_CACHE)))
+    contract = _CACHE[id(definition)] = Contract(definition)  # holds the definition, so its id stays its own
+    return contract
+
+
+__all__ = ["ConstraintError", "Contract", "contract_of"]

@@ -1,0 +1,100 @@
+"""Dtype names of definitions as torch dtypes, and how a declared shape is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from pytest_flashinfer.inputs.errors import UnknownDtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ALIASES: Final = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "half": "float16",
+    "fp8_e4m3": "float8_e4m3fn",
+    "float8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+    "fp4_e2m1": "float4_e2m1",
+}
+_PLAIN: Final = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float8_e4m3fn": torch.float8_e4m3fn,
+    "float8_e5m2": torch.float8_e5m2,
+    "float8_e8m0fnu": torch.float8_e8m0fnu,
+    "float4_e2m1fn_x2": torch.float4_e2m1fn_x2,
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "int16": torch.int16,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "uint16": torch.uint16,
+    "uint32": torch.uint32,
+    "uint64": torch.uint64,
+    "bool": torch.bool,
+}
+PACKED: Final = frozenset({"float4_e2m1", "int4", "uint4"})  # two values a byte along the last axis
+BYTES: Final = frozenset({torch.float8_e8m0fnu, torch.float4_e2m1fn_x2})  # torch cannot compute in these: make bytes
+FLOAT8: Final = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
+NOT_TENSORS: Final = frozenset({"string", "dtype", "unknown"})
+
+
+def canonical(name: str) -> str:
+    """Return the canonical spelling of a dtype name of any dialect."""
+    return _ALIASES.get(name, name)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return the torch dtype that stores `name`; packed 4-bit types are stored as bytes.
+
+    Raises UnknownDtype where there is none, as for `string`.
+    """
+    name = canonical(name)
+    if name in PACKED:
+        return torch.uint8
+    try:
+        return _PLAIN[name]
+    except KeyError:
+        raise UnknownDtype(f"dtype `{name}` has no torch dtype; known are {', '.join(_PLAIN)}") from None
+
+
+def is_packed(name: str) -> bool:
+    """Say whether two values share a byte, so that the last axis is stored at half its declared size."""
+    return canonical(name) in PACKED
+
+
+def is_float(name: str) -> bool:
+    """Say whether `name` holds floating-point values that torch can compute with (8-bit floats included)."""
+    dtype = _PLAIN.get(canonical(name))
+    return dtype is not None and dtype.is_floating_point and dtype not in BYTES
+
+
+def is_integer(name: str) -> bool:
+    """Say whether `name` is an integer type of torch; packed 4-bit types and bool are not."""
+    dtype = _PLAIN.get(canonical(name))
+    return dtype is not None and not dtype.is_floating_point and dtype is not torch.bool
+
+
+def storage_shape(shape: Sequence[int], dtype: str) -> tuple[int, ...]:
+    """Return the shape in which a tensor of this declared shape is stored: packed types halve the last axis.
+
+    Raises ValueError where an odd last axis cannot be packed.
+    """
+    if not is_packed(dtype) or not shape:
+        return tuple(shape)
+    if shape[-1] % 2:
+        raise ValueError(f"{dtype} packs two values a byte, but the last axis has {shape[-1]}")
+    return (*shape[:-1], shape[-1] // 2)
+
+
+def largest(dtype: torch.dtype) -> float:
+    """Return the largest finite value of a floating-point dtype."""
+    return float(torch.finfo(dtype).max)

@@ -1,0 +1,39 @@
+"""What can go wrong between a contract and its inputs; every message is one line that says what to do next."""
+
+from __future__ import annotations
+
+
+class InputsError(Exception):
+    """Inputs cannot be made for these axes; `str()` is one line for the user."""
+
+
+class Unsatisfiable(InputsError):  # noqa: N818 - the name says more without a suffix
+    """No rule makes `constraint` true; the message names it and the hook that would supply the inputs."""
+
+    def __init__(self, constraint: str, detail: str, hook: str = "") -> None:
+        self.constraint = constraint
+        self.detail = detail
+        self.hook = hook or "an `inputs` fixture in a conftest.py beside the definition, or `init` in it"
+        super().__init__(f"constraint `{constraint}` cannot be met: {detail}; supply the inputs with {self.hook}")
+
+
+class AxisConflict(InputsError):  # noqa: N818 - as above
+    """Sizes that were given, by a workload or its data, contradict `constraint`; `left` and `right` are both values."""
+
+    def __init__(self, constraint: str, left: object, right: object, advice: str = "correct the workload") -> None:
+        self.constraint = constraint
+        self.left = left
+        self.right = right
+        super().__init__(f"`{constraint}` does not hold: {left} against {right}; {advice}")
+
+
+class BadData(InputsError):  # noqa: N818 - as above
+    """A tensor stored for a workload is missing or is not what the definition declares; `kind` is `fault` or `skip`."""
+
+    def __init__(self, message: str, kind: str = "fault") -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class UnknownDtype(InputsError):  # noqa: N818 - as above
+    """A dtype name that no torch dtype stands for."""

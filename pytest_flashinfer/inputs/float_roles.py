@@ -1,0 +1,102 @@
+"""What a floating-point input is for, and with it the range in which a reference makes sense of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.subject import NAMES, Role, Subject
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Callable
+
+
+def _recurrent(s: Subject) -> bool:
+    definition = s.contract.definition
+    return NAMES["recurrent"].search(f"{definition.op_type} {definition.description or ''}") is not None
+
+
+def _recurrence(s: Subject) -> Role | None:
+    """Parameters of gated linear recurrences: outside their range states grow without bound."""
+    if not _recurrent(s):
+        return None
+    kind: str | None = None
+    if s.named(r"^a_?log$"):
+        kind = "a_log"
+    elif s.name == "A":  # the state matrix; `a` is a projection
+        kind = "negative"
+    elif s.named(r"^(g|gk|gv|gate|log_?(g|gate|decay|alpha))$"):
+        kind = "decay" if s.told(r"exp\(|factor|\(0, ?1|alpha") and not s.told("log") else "log_decay"
+    elif s.named(r"^(alpha|beta|decay)$"):
+        kind = "decay"
+    elif s.named(r"^(q|k|query|key|keys|queries)$") and not re.search("mamba|ss[um]", s.contract.definition.op_type):
+        kind = "unit"
+    return Role(kind) if kind else None
+
+
+def _tables(s: Subject) -> Role | None:
+    if s.named(r"cos_?_?sin|rope_?cache|rotary_?(cache|emb)|freqs"):
+        return Role("cos_sin")
+    if s.named(r"(^|_)cos(_|$|ine)"):
+        return Role("cos")
+    return Role("sin") if s.named(r"(^|_)sine?(_|$)") else None
+
+
+def _sampling(s: Subject) -> Role | None:
+    if s.named(r"prob") or s.told(r"probabilit(y|ies)( distribution|\b.*after softmax)|after softmax"):
+        return Role("probs") if len(s.dims) > 1 else None
+    for kind in ("temperature", "top_p", "min_p"):
+        if s.named(kind):
+            return Role(kind)
+    return Role("uniform") if s.named(r"uniform|(^|_)rand") else None
+
+
+def _scales(s: Subject) -> Role | None:
+    if not s.named(r"scales?(_|$)|(^|_)sfs?(_|$)|_scale|scale_inv|descale|dequant|amax") or s.named("log"):
+        return None
+    weight = next((n for n in s.contract.dims if n != s.name and _scaled_by(n, s.name)), None)
+    return Role("weight_scale", axis=_fan_in(s, weight)) if weight else Role("scale")
+
+
+def _scaled_by(tensor: str, scale: str) -> bool:
+    """Whether a scale's name begins with that of a weight: `gemm1_weights_scale`, `B_scale` for a constant `B`."""
+    return re.search(r"weight|proj|^w\d*$|^b$", tensor, re.IGNORECASE) is not None and scale.lower().startswith(
+        tensor.lower()
+    )
+
+
+def _fan_in(s: Subject, weight: str) -> ast.expr | None:
+    """Return the axis that a weight is summed over: one that no output has but another input does, else the last."""
+    dims = s.contract.dims[weight] or ()
+    shown = {n for trees in s.contract.output_dims.values() for t in trees or () for n in names_of(t)}
+    others = {n for name, trees in s.contract.dims.items() if name != weight for t in trees or () for n in names_of(t)}
+    summed = [d for d in dims if names_of(d) & others and not names_of(d) & shown]
+    return summed[-1] if summed else dims[-1] if dims else None
+
+
+def _weights(s: Subject) -> Role | None:
+    fixed = all(names_of(tree) <= s.contract.constants.keys() for tree in s.dims)
+    if len(s.dims) == 1:
+        if s.named(r"bias|beta|shift") and fixed:
+            return Role("bias")
+        return Role("unit_weight") if fixed and s.named(r"weight|gamma|norm|^w\d?$|^g$|scale") else None
+    named = s.named(r"weight|proj|^w\d*(_|$)|_w\d*$|kernel|embed")
+    if not (named or fixed) or len(s.dims) == 0 or s.named("bias|cache|state|residual"):
+        return None
+    return Role("weight", axis=_fan_in(s, s.name)) if fixed else None
+
+
+_FLOATS: Final[tuple[Callable[[Subject], Role | None], ...]] = (_tables, _recurrence, _sampling, _scales, _weights)
+# Roles whose values a family decides; the others keep to the range that gives them their meaning.
+FREE: Final = frozenset({"data", "unit", "probs"})
+
+
+def float_role(subject: Subject) -> Role:
+    """Return the role of a floating-point tensor; what nothing tells is `data`."""
+    for recognise in _FLOATS:
+        role = recognise(subject)
+        if role is not None:
+            return role
+    return Role("data")

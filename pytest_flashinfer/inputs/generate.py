@@ -1,0 +1,216 @@
+"""Inputs of one call: tensors and scalars that satisfy the contract, made on the device that will use them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.data.constraints import ConstraintError
+from pytest_flashinfer.inputs import layout, scalars
+from pytest_flashinfer.inputs.axes import shape_of, solve, verify
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
+from pytest_flashinfer.inputs.errors import AxisConflict, BadData, UnknownDtype, Unsatisfiable
+from pytest_flashinfer.inputs.families import SPECIAL
+from pytest_flashinfer.inputs.load import load_tensor
+from pytest_flashinfer.inputs.plan import Plan, plan_of
+from pytest_flashinfer.inputs.stale import poison
+from pytest_flashinfer.inputs.structure import index_tensors, setting_for
+from pytest_flashinfer.inputs.values import Source, Want, float_tensor, not_finite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.facts import Rule
+    from pytest_flashinfer.inputs.recipe import Recipe
+
+Inputs = dict[str, Any]  # Tensor, int, float, bool, str or None, in the order of the definition
+
+
+@dataclass(slots=True)
+class _Making:
+    """Inputs in the making: `fixed` came from outside, `env` knows all sizes and scalars, `made` is the result."""
+
+    contract: Contract
+    plan: Plan
+    recipe: Recipe
+    device: torch.device
+    fixed: Inputs = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
+    made: Inputs = field(default_factory=dict)
+
+    @property
+    def definition(self) -> Definition:
+        return self.contract.definition
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape in which an input is stored. Raises Unsatisfiable where an axis has no size."""
+        shape = shape_of(self.contract.dims[name] or (), self.env)
+        if None in shape:
+            axis = self.definition.inputs[name].shape or ()
+            raise Unsatisfiable(f"shape of {name}", f"no size for {axis[shape.index(None)]}")
+        return storage_shape([n for n in shape if n is not None], self.definition.inputs[name].dtype)
+
+
+def make_inputs(  # noqa: PLR0913 - a case in all its parts
+    definition: Definition, axes: Mapping[str, int], recipe: Recipe, *, device: str | torch.device = "cpu",
+    workload: Workload | None = None, root: Path | None = None, given: Mapping[str, Any] | None = None,
+) -> Inputs:  # fmt: skip
+    """Return all inputs, in the order of the definition; what is optional and left out is `None`.
+
+    What `given` (an override) or the workload states is taken as it is, stored tensors from below `root`; the rest
+    is generated to agree with it. The same arguments give the same bits on the same kind of device.
+    Raises AxisConflict where sizes or stored data contradict the contract, Unsatisfiable where no rule helps, and
+    BadData where stored data is missing or of another shape or dtype.
+    """
+    contract = contract_of(definition)
+    making = _Making(contract, plan_of(contract), recipe, torch.device(device))
+    making.fixed.update(_from_workload(definition, workload, root, making.device) if workload else {})
+    making.fixed.update(given or {})
+    making.env.update(solve(contract, {**_bound(making), **axes}))
+    verify(contract, making.env)
+    for name, spec in definition.inputs.items():
+        if name not in making.fixed and spec.optional and (workload is not None or name in recipe.absent):
+            making.fixed[name] = None
+        elif name in making.fixed and isinstance(making.fixed[name], torch.Tensor):
+            _check_shape(making, name)
+    making.env.update({n: v for n, v in making.fixed.items() if isinstance(v, int | float | str)})
+    making.env.update({n: v for n, v in recipe.scalars.items() if n in definition.inputs and n not in making.fixed})
+    _make(making)
+    _check(making)
+    _lay_out(making)
+    return {name: making.made[name] for name in definition.inputs}
+
+
+def _from_workload(definition: Definition, workload: Workload, root: Path | None, device: torch.device) -> Inputs:
+    """Return the inputs that a workload fixes: scalars, stored tensors, and `None` for what it leaves out."""
+    fixed: Inputs = {}
+    for name, spec in definition.inputs.items():
+        source = workload.inputs.get(name)
+        if source is None and not spec.optional:
+            raise BadData(f"workload {workload.uuid} has no entry for input `{name}`; add one, or declare it optional")
+        if source is not None and source.kind == "scalar":
+            fixed[name] = _scalar(source.value, spec.dtype, spec.shape, device)
+        elif source is not None and source.kind == "safetensors":
+            stored = load_tensor(source, definition, name, workload.axes, root)
+            fixed[name] = stored.to(device) if isinstance(stored, torch.Tensor) else stored
+    return fixed
+
+
+def _scalar(value: Any, dtype: str, shape: tuple[str, ...] | None, device: torch.device) -> Any:
+    if shape is not None:
+        return torch.tensor(value, dtype=torch_dtype(dtype), device=device)
+    return float(value) if is_float(dtype) and isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _bound(making: _Making) -> dict[str, int]:
+    """Return the sizes that the shapes of fixed tensors show."""
+    sizes: dict[str, int] = {}
+    for name, value in making.fixed.items():
+        spec = making.definition.inputs.get(name)
+        if isinstance(value, torch.Tensor) and spec is not None and spec.shape is not None:
+            pairs = zip(spec.shape, value.shape, strict=False)
+            sizes.update({axis: n for axis, n in pairs if axis in making.contract.axis_names and axis not in sizes})
+    return sizes
+
+
+def _check_shape(making: _Making, name: str) -> None:
+    want, have = making.shape(name), tuple(making.fixed[name].shape)
+    if want != have:
+        raise AxisConflict(f"shape of {name}", f"{list(have)} is stored", f"{list(want)} follows from the axes")
+
+
+def _make(making: _Making) -> None:
+    """Fill in `made`: index tensors first, for the rest depends on them, then scalars, then floats."""
+    made, plan = making.made, making.plan
+    made.update(making.fixed)
+    todo = [name for name, dims in making.contract.dims.items() if name not in made and dims]
+    indexed = [name for name in todo if name in plan.roles and not _fills_floats(making, name)]
+    given = {n: v for n, v in made.items() if isinstance(v, torch.Tensor)}
+    setting = setting_for(making.contract, plan, making.env, making.recipe, given)
+    made.update(index_tensors(setting, indexed, making.device))
+    scalars.tied_scalars(making.contract, _env(making))
+    for name, dims in making.contract.dims.items():
+        if name in made or dims:
+            continue
+        value = making.recipe.scalars.get(name, scalars.usual(making.contract, name, making.env))
+        made[name] = value if dims is None else _zero_dim(making, name, value)
+    source = Source(making.recipe.seed, making.device)
+    for name in todo:
+        if name not in made:
+            made[name] = _float(making, name, source)
+    mine = {name: value for name, value in made.items() if name not in making.fixed or name not in plan.caches}
+    poison(plan, mine, making.recipe.structure)
+
+
+def _fills_floats(making: _Making, name: str) -> bool:
+    return is_float(making.definition.inputs[name].dtype)
+
+
+def _float(making: _Making, name: str, source: Source) -> torch.Tensor | None:
+    spec = making.definition.inputs[name]
+    if name not in making.plan.roles:  # no dtype of a tensor: `unknown` in dumps stands for what was not passed
+        if spec.optional:
+            return None
+        raise UnknownDtype(f"input `{name}` has dtype `{spec.dtype}`, which is none of a tensor's")
+    role = making.plan.roles[name]
+    fan_in = shape_of((role.axis,), making.env)[0] if role.axis is not None else None
+    family = making.recipe.family
+    if family in SPECIAL and name not in not_finite(making.plan):
+        family = "normal"
+    want = Want(name, role.kind, making.shape(name), torch_dtype(spec.dtype), fan_in)
+    return float_tensor(want, family, source)
+
+
+def _zero_dim(making: _Making, name: str, value: Any) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch_dtype(making.definition.inputs[name].dtype), device=making.device)
+
+
+def _env(making: _Making) -> dict[str, Any]:
+    """Return what constraints are evaluated on: sizes, scalars, and tensors, those of integers on the CPU."""
+    for name, value in making.made.items():
+        if value is None or not isinstance(value, torch.Tensor):
+            making.env[name] = value
+        else:
+            making.env[name] = value if value.is_floating_point() else value.to("cpu")
+    return making.env
+
+
+def _check(making: _Making) -> None:
+    """Evaluate the constraints that read data. Raises AxisConflict for stored data, Unsatisfiable for generated."""
+    env = _env(making)
+    broken = [rule for rule in making.contract.reading.data if _fails(rule, env)]
+    last = making.plan.last_page
+    if broken and last and last not in making.fixed and any(last in rule.names for rule in broken):
+        making.made[last].clamp_(min=1)  # this contract gives empty sequences a length of 1
+        env = _env(making)
+        broken = [rule for rule in making.contract.reading.data if _fails(rule, env)]
+    for rule in broken:
+        stored = rule.names & making.fixed.keys()
+        if stored:
+            raise AxisConflict(rule.text, "it is false", f"the data of {', '.join(sorted(stored))}")
+        raise Unsatisfiable(rule.text, "no rule for this constraint made data that satisfies it")
+
+
+def _fails(rule: Rule, env: Mapping[str, Any]) -> bool:
+    try:
+        return not rule.holds(env)
+    except ConstraintError:
+        return False  # it cannot be computed, for an input that is left out or a form that nobody can evaluate
+
+
+def _lay_out(making: _Making) -> None:
+    """Give generated tensors their declared order in memory, or rows with gaps between them."""
+    for name, spec in making.definition.inputs.items():
+        value = making.made[name]
+        if not isinstance(value, torch.Tensor) or name in making.fixed:
+            continue
+        if spec.dim_order is not None:
+            making.made[name] = layout.ordered(value, spec.dim_order)
+        elif making.recipe.layout == "strided":
+            making.made[name] = layout.strided(value)

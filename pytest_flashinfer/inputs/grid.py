@@ -1,0 +1,183 @@
+"""Which sizes of an axis are worth trying, how many elements they cost, and where a small case starts."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_flashinfer.inputs.axes import shape_of
+from pytest_flashinfer.inputs.contract import Contract, contract_of
+from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.plan import Plan, plan_of, total_axis
+from pytest_flashinfer.inputs.scalars import others
+from pytest_flashinfer.inputs.settle import settle
+from pytest_flashinfer.inputs.structure import structures
+from pytest_flashinfer.inputs.values import family_names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.inputs.recipe import Scalar
+
+# Tails of 2 to 1024 wide tiles, primes, and bounds that kernels fix: first those that show most.
+SIZES: Final = (1, 2, 3, 5, 8, 9, 17, 33, 67, 129, 257)
+MORE_SIZES: Final = (
+    4, 7, 13, 15, 16, 31, 32, 63, 64, 65, 127, 128, 131, 155, 255, 256, 511, 512, 513, 1023, 1024, 1025,
+)  # fmt: skip
+DEFAULT_ELEMENTS: Final = 1 << 21
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The sizes to try for one definition.
+
+    `listed` are the axes of its workloads; a case may have `budget` elements in all, inputs and outputs, or what
+    the smallest case has, if that is more.
+    """
+
+    contract: Contract
+    plan: Plan
+    listed: tuple[Mapping[str, int], ...]
+    max_elements: int
+
+    @cached_property
+    def families(self) -> tuple[str, ...]:
+        """The families of float values for this definition."""
+        return family_names(self.contract, self.plan)
+
+    @cached_property
+    def structures(self) -> tuple[str, ...]:
+        """The structures of index tensors for this definition."""
+        return structures(self.contract, self.plan)
+
+    @cached_property
+    def optional(self) -> tuple[str, ...]:
+        """The inputs that may be left out."""
+        return tuple(name for name, spec in self.contract.definition.inputs.items() if spec.optional)
+
+    @cached_property
+    def scalars(self) -> dict[str, tuple[Scalar, ...]]:
+        """Other values of scalar inputs, for those that have some."""
+        env = dict(self.contract.constants)
+        specs = self.contract.definition.inputs
+        names = [name for name, trees in self.contract.dims.items() if not trees and name in specs]
+        return {name: values for name in names if (values := others(self.contract, name, env))}
+
+    @cached_property
+    def base(self) -> dict[str, int]:
+        """A small size for every free axis, at which all structures have room to differ."""
+        return {name: self._base(name) for name in self.contract.free}
+
+    @cached_property
+    def counts(self) -> frozenset[str]:
+        """The free axes that count sequences, or the pointers to them."""
+        names = [names_of(trees[0]) for p in self.plan.pointers if (trees := self.contract.dims[p.name])]
+        behind = frozenset().union(*names)
+        for name in tuple(behind):
+            if name in self.contract.derived:
+                behind |= self.contract.derived[name].names
+        return behind & set(self.contract.free)
+
+    @cached_property
+    def totals(self) -> dict[str, str]:
+        """The free axes that are totals of sequences, with what they count."""
+        found = {}
+        for pointer in self.plan.pointers:
+            axis = total_axis(pointer)
+            if axis in self.contract.free:
+                found[axis] = "pages" if pointer.unit == "pages" else pointer.group
+        return found
+
+    @cached_property
+    def pools(self) -> frozenset[str]:
+        """The free axes that ids point into."""
+        limits = [names_of(role.limit) for role in self.plan.roles.values() if role.limit is not None]
+        return frozenset().union(*limits) & set(self.contract.free) - self.counts
+
+    def _base(self, name: str) -> int:
+        if name in self.counts:
+            return 5 + (name in {ast.unparse(d[0]) for p in self.plan.pointers if (d := self.contract.dims[p.name])})
+        if name in self.totals:
+            return {"pages": 13, "kv": 27, "q": 11}.get(self.totals[name], 23)
+        if name in self.pools:
+            return 17
+        if re.search(r"max_.*len|max_.*pos|cache_len", name):
+            return 37
+        return 4 if re.search(r"head|group|expert|page|block", name) else 5
+
+    def lowest(self, name: str) -> int:
+        """Return the least size worth trying: 0 where the axis only says how much work there is, else 1."""
+        pointer_axes = {ast.unparse(d[0]) for p in self.plan.pointers if (d := self.contract.dims[p.name])}
+        if name in pointer_axes:
+            return 1
+        leading = {
+            n for trees in (*self.contract.output_dims.values(), *self.contract.dims.values())
+            for n in (names_of(trees[0]) if trees else ())
+        }  # fmt: skip
+        inner = {n for trees in self.contract.dims.values() for tree in (trees or ())[1:] for n in names_of(tree)}
+        return 0 if name in leading - inner - self.pools or name in self.totals or name in self.counts else 1
+
+    def elements(self, axes: Mapping[str, Any]) -> int:
+        """Return how many elements all inputs and outputs have; unknown axes count as 1."""
+        total = 0
+        for trees in (*self.contract.dims.values(), *self.contract.output_dims.values()):
+            total += math.prod(1 if n is None else n for n in shape_of(trees, axes)) if trees else 1
+        return total
+
+    @cached_property
+    def budget(self) -> int:
+        """The most elements that a case may have."""
+        least = self.elements(self.settled(dict.fromkeys(self.contract.free, 1)))
+        return max(self.max_elements, least + least // 4 + 1024)
+
+    def settled(self, wish: Mapping[str, int], pinned: Collection[str] = ()) -> dict[str, int]:
+        """Return sizes near to `wish` for which valid data exists. Raises Unsatisfiable."""
+        return settle(self.contract, self.plan, wish, pinned)
+
+    def fits(self, axes: Mapping[str, int]) -> bool:
+        """Say whether a case of these sizes stays within the budget."""
+        return self.elements(axes) <= self.budget
+
+    def candidates(self, name: str) -> list[int]:
+        """Return the sizes to try for a free axis, ascending: edges, listed ones and one past the largest listed."""
+        seen = [int(axes[name]) for axes in self.listed if isinstance(axes.get(name), int)]
+        past = [max(seen) + 1] if seen else []
+        low = self.lowest(name)
+        wanted = sorted({n for n in (low, *SIZES, *MORE_SIZES, *seen, *past) if n >= low})
+        return [n for n in wanted if self._affordable(name, n)] or [low]
+
+    def _affordable(self, name: str, value: int) -> bool:
+        small = {**dict.fromkeys(self.contract.free, 1), name: value}
+        try:
+            return self.fits(self.settled(small, (name,)))
+        except InputsError:
+            return False
+
+    def scaled(self, name: str, value: int) -> dict[str, int]:
+        """Return the base case with one axis changed, and totals that give more sequences something to hold."""
+        wish = {**self.base, name: value}
+        if name in self.counts:
+            wish.update({axis: max(wish[axis], 2 * value + 3) if value else 0 for axis in self.totals})
+        return wish
+
+
+_KEPT: Final[list[Grid]] = []
+_KEEP: Final = 16
+
+
+def grid_of(definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0) -> Grid:
+    """Return the grid of a definition, or the one made before for the same object and arguments."""
+    contract, most = contract_of(definition), max_elements or DEFAULT_ELEMENTS
+    for grid in _KEPT:
+        if grid.contract is contract and grid.max_elements == most and grid.listed == tuple(listed):
+            return grid
+    grid = Grid(contract, plan_of(contract), tuple(listed), most)
+    _KEPT.append(grid)
+    del _KEPT[:-_KEEP]
+    return grid

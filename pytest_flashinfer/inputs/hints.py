@@ -1,0 +1,142 @@
+"""Hints about the values of tensors, learned from the comparisons in constraints; they shape the data, no more."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """`lower` and `upper` are the least and greatest values a tensor may hold, as trees over axes."""
+
+    lower: tuple[ast.expr, ...] = ()
+    upper: tuple[ast.expr, ...] = ()
+
+
+@dataclass(slots=True)
+class Facts:
+    """`totals`: where a tensor ends; `rising`: tensors that never fall; `longest`: the longest segment allowed."""
+
+    totals: dict[str, ast.expr] = field(default_factory=dict)
+    rising: set[str] = field(default_factory=set)
+    bounds: dict[str, Bound] = field(default_factory=dict)
+    longest: dict[str, ast.expr] = field(default_factory=dict)
+
+
+def constant(node: ast.expr) -> Any:
+    """Return the value of a literal, a negative number included; `None` for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = constant(node.operand)
+        return -value if isinstance(value, int | float) else None
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def names_of(tree: ast.AST) -> frozenset[str]:
+    """Return the names that a tree mentions, without those of functions."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called)
+
+
+def _strip(node: ast.expr) -> ast.expr:
+    """Take off what does not change the value: `int(...)`, `bool(...)`, `.item()`, `.all()`, `.long()`."""
+    while isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id in {"int", "bool", "float", "all"} and len(node.args) == 1:
+            node = node.args[0]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in {"item", "all", "long", "int", "cpu"}:
+            node = node.func.value
+        else:
+            break
+    return node
+
+
+_FLIP: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq,
+}  # fmt: skip
+
+
+def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
+    """Collect hints from every comparison in the tree; the whole constraint is checked on the data afterwards."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare):
+            continue
+        sides = [node.left, *node.comparators]
+        for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
+            if type(op) in _FLIP:
+                _compare(_strip(left), type(op), _strip(right), tensors, facts)
+                _compare(_strip(right), _FLIP[type(op)], _strip(left), tensors, facts)
+
+
+def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts) -> None:
+    """Learn from `left op right` where `left` speaks of one tensor."""
+    found = _subject(left)
+    if found is None or found[0] not in tensors:
+        return
+    name, what = found
+    if what == "tail" and _subject(right) == (name, "head") and op in {ast.GtE, ast.Gt}:
+        facts.rising.add(name)
+    if names_of(right) & tensors:
+        return
+    if what == "last" and op is ast.Eq:
+        facts.totals.setdefault(name, right)
+    elif what == "first" and op is ast.Eq and constant(right) == 0:
+        facts.rising.add(name)
+    elif what == "steps" and op in {ast.LtE, ast.Lt}:
+        facts.longest.setdefault(name, _shifted(right, op))
+    elif what in {"all", "max"} and op in {ast.LtE, ast.Lt}:
+        bound = facts.bounds.get(name, Bound())
+        facts.bounds[name] = Bound(bound.lower, (*bound.upper, _shifted(right, op)))
+    elif what in {"all", "min"} and op in {ast.GtE, ast.Gt}:
+        bound = facts.bounds.get(name, Bound())
+        facts.bounds[name] = Bound((*bound.lower, _shifted(right, op)), bound.upper)
+
+
+def _shifted(tree: ast.expr, op: type[ast.cmpop]) -> ast.expr:
+    """Return the last integer that a strict comparison still allows."""
+    if op is ast.Lt:
+        return ast.BinOp(tree, ast.Sub(), ast.Constant(1))
+    return ast.BinOp(tree, ast.Add(), ast.Constant(1)) if op is ast.Gt else tree
+
+
+def _subject(node: ast.expr) -> tuple[str, str] | None:
+    """Say of which tensor, and of what of it, an expression speaks: all values, max, min, first, last, steps."""
+    if isinstance(node, ast.Name):
+        return node.id, "all"
+    if isinstance(node, ast.Call):
+        return _of_call(node)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        return _of_subscript(node.value.id, node.slice)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        tail, head = _subject(node.left), _subject(node.right)
+        if tail and head and tail[0] == head[0] and (tail[1], head[1]) == ("tail", "head"):
+            return tail[0], "steps"
+    return None
+
+
+def _of_call(node: ast.Call) -> tuple[str, str] | None:
+    if isinstance(node.func, ast.Attribute) and not node.args:
+        which, inner = node.func.attr, node.func.value
+    elif isinstance(node.func, ast.Name) and len(node.args) == 1:
+        which, inner = node.func.id, node.args[0]
+    else:
+        return None
+    subject = _subject(inner)
+    if subject is None:
+        return None
+    if which == "diff" and subject[1] == "all":
+        return subject[0], "steps"
+    if which in {"max", "min", "amax", "amin"}:
+        return (subject[0], "steps") if subject[1] == "steps" else (subject[0], which.removeprefix("a"))
+    return None
+
+
+def _of_subscript(name: str, index: ast.expr) -> tuple[str, str] | None:
+    if isinstance(index, ast.Slice):
+        lower = constant(index.lower) if index.lower is not None else None
+        upper = constant(index.upper) if index.upper is not None else None
+        kinds = {(1, None): "tail", (None, -1): "head", (None, None): "all"}
+        kind = kinds.get((lower, upper))
+        return (name, kind) if kind else None
+    kind = {-1: "last", 0: "first"}.get(constant(index))
+    return (name, kind) if kind else None

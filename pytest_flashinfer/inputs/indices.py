@@ -1,0 +1,186 @@
+"""Index tensors: ids that stay in range, distinct where a cache demands it, and never in order by chance."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from pytest_flashinfer.inputs.errors import AxisConflict
+from pytest_flashinfer.inputs.partition import partition
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.inputs.sequences import Sequences, Setting
+
+_BIG: Final = 1 << 23  # elements of a table of random keys that are sorted at a time
+_ANY: Final = 64  # ids stay below this where nothing bounds them
+
+
+def sample(setting: Setting, count: int, limit: int) -> torch.Tensor:
+    """Return `count` ids below `limit` in random order, distinct where there are enough."""
+    generator = torch.Generator().manual_seed(setting.rng.getrandbits(48))
+    if count <= limit:
+        return torch.randperm(limit, generator=generator)[:count]
+    return torch.randint(max(limit, 1), (count,), generator=generator)
+
+
+def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
+    """Return the page of each entry, sequence by sequence.
+
+    Distinct, unless the structure is `shared`: then a sequence may begin with the pages of an earlier one.
+    Raises AxisConflict where there are entries but no pages.
+    """
+    count, limit = setting.shape(name)[0], _limit(setting, name)
+    if count and not limit:
+        raise AxisConflict(f"{name} < pages", f"{count} page indices", f"{limit} pages")
+    if setting.structure == "identity":
+        return torch.arange(count) % max(limit, 1)
+    ids = sample(setting, count, limit)
+    if setting.structure == "shared" and found.pages is not None and sum(found.pages) == count:
+        _share(setting, ids, found.pages)
+    return ids
+
+
+def _share(setting: Setting, ids: torch.Tensor, lengths: list[int]) -> None:
+    """Let sequences begin with pages of an earlier one, as requests with a common prefix do."""
+    start = 0
+    earlier: list[tuple[int, int]] = []
+    for length in lengths:
+        if length and earlier and (len(earlier) == 1 or setting.rng.randrange(3)):
+            first, have = earlier[setting.rng.randrange(len(earlier))]
+            part = setting.rng.randint(1, min(length, have))
+            ids[start : start + part] = ids[first : first + part].clone()
+        if length:
+            earlier.append((start, length))
+        start += length
+
+
+def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
+    """Return a table of pages: distinct ones up to each length, then -1 or the id of a page nobody owns."""
+    shape, limit = setting.shape(name), _limit(setting, name)
+    if math.prod(shape) and not limit:
+        raise AxisConflict(f"{name} < pages", f"a table of {shape[-1]} pages a sequence", f"{limit} pages")
+    used = [min(shape[-1], -(-n // found.page_size)) for n in (found.kv or [])]
+    used += [shape[-1]] * (shape[0] - len(used))
+    ids = iter(sample(setting, sum(used) * math.prod(shape[1:-1]), limit).tolist())
+    if setting.structure == "identity":
+        ids = iter([i % max(limit, 1) for i in range(sum(used) * math.prod(shape[1:-1]))])
+    table = torch.full(shape, -1, dtype=torch.int64)
+    if not setting.plan.roles[name].padded:
+        table.copy_(sample(setting, table.numel(), limit).view(shape))
+    for row, width in zip(table, used, strict=True):
+        for line in row.view(-1, shape[-1]):
+            line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)
+    return table
+
+
+def slots(setting: Setting, name: str) -> torch.Tensor:
+    """Return slots of a pool, distinct; where -1 is allowed, now and then -1."""
+    shape, limit = setting.shape(name), _limit(setting, name)
+    count = math.prod(shape)
+    if count and not limit:
+        raise AxisConflict(f"{name} < slots", f"{count} slots are used", f"{limit} there are")
+    ids = torch.arange(count) % limit if setting.structure == "identity" and limit else sample(setting, count, limit)
+    if setting.plan.roles[name].padded and count > limit:
+        ids[limit:] = -1
+        ids[:limit] = sample(setting, limit, limit)
+    elif setting.plan.roles[name].padded and count > 1 and setting.structure == "mixed":
+        ids[setting.rng.randrange(count)] = -1
+    return ids.view(shape)
+
+
+def distinct_rows(setting: Setting, rows: int, width: int, limit: int, device: torch.device) -> torch.Tensor:
+    """Return `rows` rows of `width` distinct ids below `limit` in random order; `width` <= `limit`."""
+    generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+    if rows * limit > _BIG and limit > 4 * width:  # too many keys to sort: an arithmetic sequence in a ring is distinct
+        steps = torch.randint(1, max(2, limit // max(width, 1)), (rows, 1), generator=generator, device=device)
+        starts = torch.randint(limit, (rows, 1), generator=generator, device=device)
+        ids = (starts + steps * torch.arange(width, device=device)) % limit
+        return ids[:, torch.randperm(width, generator=generator, device=device)]
+    out = torch.empty((rows, width), dtype=torch.int64, device=device)
+    chunk = max(1, _BIG // max(limit, 1))
+    for start in range(0, rows, chunk):
+        part = out[start : start + chunk]
+        part.copy_(torch.rand((part.shape[0], limit), generator=generator, device=device).argsort(dim=1)[:, :width])
+    return out
+
+
+def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
+    """Return rows of distinct ids with a tail of -1: full rows, short ones and, among many, an empty one."""
+    shape, limit = setting.shape(name), _limit(setting, name)
+    rows, width = math.prod(shape[:-1]), shape[-1]
+    have = min(width, limit)
+    out = torch.full((rows, width), -1, dtype=torch.int64, device=device)
+    if not rows or not have:
+        return out.view(shape)
+    out[:, :have] = distinct_rows(setting, rows, have, limit, device)
+    kinds = {"uniform": [have], "empty": [0, 0, have], "single": [1], "one_long": [have, 1]}
+    cycle = kinds.get(setting.structure) or [have, setting.rng.randint(1, have), 1, max(1, have - 1)]
+    lengths = [cycle[i % len(cycle)] for i in range(rows)]
+    valid = torch.tensor(lengths, device=device).view(-1, 1)
+    return out.masked_fill_(torch.arange(width, device=device) >= valid, -1).view(shape)
+
+
+def experts(setting: Setting, name: str, device: torch.device, limit: int) -> torch.Tensor:
+    """Return the experts of each token, distinct in a row; loads are uneven unless the structure is `uniform`."""
+    shape = setting.shape(name)
+    rows, width = math.prod(shape[:-1]), shape[-1]
+    if width > limit:
+        raise AxisConflict(f"{name} distinct", f"{width} experts a token", f"{limit} experts")
+    if setting.structure == "one_long":
+        ids = sample(setting, width, limit).to(device).expand(rows, width).contiguous()
+    elif setting.structure == "uniform":
+        ids = (torch.arange(rows * width, device=device) % limit).view(rows, width)
+    else:
+        few = max(width, limit // 2)  # the other experts get no token in some of the rows
+        ids = distinct_rows(setting, rows, width, limit, device)
+        head = (rows + 1) // 2
+        ids[:head] = distinct_rows(setting, head, width, few, device)
+    return ids.view(shape)
+
+
+def packed_experts(ids: torch.Tensor, setting: Setting) -> torch.Tensor:
+    """Put a weight in bfloat16 into the low half of each expert id, as routed kernels take them."""
+    generator = torch.Generator(ids.device).manual_seed(setting.rng.getrandbits(48))
+    weight = torch.rand(ids.shape, generator=generator, device=ids.device).to(torch.bfloat16)
+    return (ids << 16) | (weight.view(torch.int16).to(torch.int64) & 0xFFFF)
+
+
+def counts(setting: Setting, name: str) -> torch.Tensor:
+    """Return how many rows each group has: up to the padded axis of the data, else parts of all rows."""
+    groups = setting.shape(name)[0]
+    for other, role in setting.plan.roles.items():
+        shape = setting.shape(other)
+        if role.kind == "data" and len(shape) > 2 and shape[0] == groups:  # noqa: PLR2004 - groups, rows, values
+            return torch.tensor(
+                [setting.rng.choice((0, 1, shape[1], setting.rng.randint(0, shape[1]))) for _ in range(groups)]
+            )
+    total = next(
+        (setting.shape(n)[0] for n, r in setting.plan.roles.items() if r.kind == "data" and setting.shape(n)), 0
+    )
+    return torch.tensor(partition(total, groups, setting.structure, setting.rng), dtype=torch.int64)
+
+
+def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.device) -> torch.Tensor:
+    """Return ids anywhere below `limit`, repeats allowed; the first and the last one are among them."""
+    shape = setting.shape(name)
+    low, high = setting.limits(name)
+    top = min(n for n in (limit, None if high is None else high + 1, 1 << 31) if n is not None)
+    top = _ANY if limit is None and high is None else top
+    if math.prod(shape) and top <= (low or 0):
+        raise AxisConflict(f"{name} < {top}", f"{math.prod(shape)} indices", f"{top} entries to point at")
+    generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+    ids = torch.randint(low or 0, max(top, 1), shape, generator=generator, device=device)
+    flat = ids.view(-1)
+    if flat.numel() > 1 and top > 1:
+        flat[setting.rng.randrange(flat.numel())] = top - 1
+    return ids
+
+
+def _limit(setting: Setting, name: str) -> int:
+    """Return what ids stay below, by constraints and by the axis that they index."""
+    own = setting.size(setting.plan.roles[name].limit)
+    high = setting.limits(name)[1]
+    known = [n for n in (own, None if high is None else high + 1) if n is not None]
+    return max(0, min(known)) if known else _ANY

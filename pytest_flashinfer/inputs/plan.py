@@ -1,0 +1,142 @@
+"""Which tensors describe ragged sequences, and which sizes their totals are: found once for a definition."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.roles import all_roles
+from pytest_flashinfer.inputs.subject import NAMES, Role, page_size, pools
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.inputs.contract import Contract
+
+_TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An array of segment boundaries. `total` is what its last entry equals; `unit` is what it counts."""
+
+    name: str
+    group: str
+    total: ast.expr | None
+    unit: str = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The ragged structure of a definition; names are of inputs, trees give sizes."""
+
+    roles: dict[str, Role]
+    pointers: tuple[Pointer, ...]
+    pages: tuple[str, ...]  # page ids, page tables
+    last_page: str | None
+    page_size: ast.expr | None
+    lengths: tuple[str, ...]
+    batch: ast.expr | None  # how many sequences there are
+    caches: dict[str, int | None]  # tensors whose leading axis page ids point into: the axis of a page's slots
+    shared: bool  # the definition allows sequences to share pages
+    loose: bool  # it says that slots nobody points at hold arbitrary data
+
+    def of(self, kind: str) -> list[str]:
+        """Return the inputs that have this role."""
+        return [name for name, role in self.roles.items() if role.kind == kind]
+
+    def pointer(self, *groups: str) -> Pointer | None:
+        """Return the first pointer array of one of these groups."""
+        return next((p for group in groups for p in self.pointers if p.group == group), None)
+
+
+def plan_of(contract: Contract) -> Plan:
+    """Find the ragged structure of a definition."""
+    roles = all_roles(contract)
+    pages = tuple(name for name, role in roles.items() if role.kind in {"page_ids", "page_table"})
+    last_page = next((name for name, role in roles.items() if role.kind == "last_page_len"), None)
+    lengths = tuple(name for name, role in roles.items() if role.kind == "seq_lens")
+    limits = [limit for name in pages if (limit := roles[name].limit) is not None]
+    pool = ast.unparse(limits[0]) if limits else None
+    size = page_size(contract, pool) if pool else None
+    text = " ".join(filter(None, (contract.definition.description, *(s.description for s in
+                    contract.definition.inputs.values())))).lower()  # fmt: skip
+    return Plan(
+        roles, _pointers(contract, roles, pages, last_page), pages, last_page, size, lengths,
+        _batch(contract, roles, last_page, lengths), _caches(contract, pool),
+        shared=bool(re.search(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar", text)),
+        loose=bool(re.search(r"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)", text)),
+    )  # fmt: skip
+
+
+def _caches(contract: Contract, pool: str | None) -> dict[str, int | None]:
+    caches: dict[str, int | None] = {}
+    for name in pools(contract).get(pool or "", ()):
+        trees = contract.dims[name] or ()
+        slots = [i for i, tree in enumerate(trees) if i and NAMES["page"].search(ast.unparse(tree))]
+        caches[name] = slots[0] if slots else None
+    return caches
+
+
+def _batch(
+    contract: Contract, roles: dict[str, Role], last_page: str | None, lengths: tuple[str, ...]
+) -> ast.expr | None:
+    for name, role in roles.items():
+        trees = contract.dims[name]
+        if role.kind == "indptr" and trees:
+            return ast.BinOp(trees[0], ast.Sub(), ast.Constant(1))
+    tables = [name for name, role in roles.items() if role.kind == "page_table"]
+    for owner in (last_page, *lengths, *tables):
+        trees = contract.dims[owner] if owner else None
+        if trees:
+            return trees[0]
+    return None
+
+
+def _pointers(
+    contract: Contract, roles: dict[str, Role], pages: tuple[str, ...], last_page: str | None
+) -> tuple[Pointer, ...]:
+    """Return pointer arrays, those over keys first: what queries may have depends on them."""
+    found: list[Pointer] = []
+    taken: set[str] = set()
+    ids = {ast.unparse(trees[0]): name for name in pages if (trees := contract.dims[name]) and len(trees) == 1}
+    for role in roles.values():
+        if role.kind == "indptr" and role.axis is not None:
+            taken.add(ast.unparse(role.axis))
+    names = [name for name, role in roles.items() if role.kind == "indptr"]
+    for name in sorted(names, key=lambda n: {"kv": 0, "plain": 1, "q": 2}[roles[n].group]):
+        total = roles[name].axis or _guess_total(contract, name, roles[name].group, taken, set(ids))
+        if total is not None:
+            taken.add(ast.unparse(total))
+        paged = total is not None and ast.unparse(total) in ids
+        unit = "pages" if paged or (last_page and roles[name].group == "kv" and total is None) else "tokens"
+        found.append(Pointer(name, roles[name].group, total, unit))
+    return tuple(found)
+
+
+def _guess_total(contract: Contract, name: str, group: str, taken: set[str], ids: set[str]) -> ast.expr | None:
+    """Return the size that no constraint ties to these pointers: a leading axis whose name fits, by convention."""
+    best: tuple[tuple[bool, ...], str] | None = None
+    for other, trees in contract.dims.items():
+        if not trees or other == name or not isinstance(trees[0], ast.Name):
+            continue
+        axis = trees[0].id
+        if axis in contract.constants or axis in contract.derived or axis in taken - ids:
+            continue
+        about = f"{axis} {other}"
+        fits = {"q": "query", "kv": "keys"}.get(group)
+        matched = fits is None or NAMES[fits].search(axis) is not None or NAMES[fits].search(other) is not None
+        wrong = group != "plain" and NAMES["query" if group == "kv" else "keys"].search(axis) is not None
+        if wrong or not (axis in ids or _TOTAL.search(axis)) or NAMES["pool"].search(axis):
+            continue
+        score = (axis in ids and group == "kv", matched, NAMES["query"].search(about) is None or group == "q")
+        if best is None or score > best[0]:
+            best = (score, axis)
+    return ast.Name(best[1]) if best else None
+
+
+def total_axis(pointer: Pointer) -> str | None:
+    """Return the axis that a pointer array's total is, where it is one axis."""
+    names = names_of(pointer.total) if pointer.total is not None else frozenset()
+    return next(iter(names)) if len(names) == 1 else None

@@ -1,0 +1,61 @@
+# ruff: noqa: TRY004 - a bad recipe is one kind of error, whichever value is wrong
+"""A recipe says, in a few words and a seed, how the inputs of a workload were made, so that a failure replays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+Layout = Literal["contiguous", "strided"]
+Scalar = float | int | bool | str
+LAYOUTS: tuple[Layout, ...] = ("contiguous", "strided")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to make inputs: the same definition, axes, recipe and device give the same bits.
+
+    `family` names the float values, `structure` the index tensors, `absent` the optional inputs that are left out,
+    `layout` the strides; `scalars` are the scalar inputs that do not take their usual value.
+    """
+
+    seed: int
+    family: str = "normal"
+    structure: str = "mixed"
+    absent: frozenset[str] = frozenset()
+    layout: Layout = "contiguous"
+    scalars: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object; what has its default value is left out, so that the line stays readable."""
+        record: dict[str, Any] = {"seed": self.seed, "family": self.family, "structure": self.structure}
+        if self.absent:
+            record["absent"] = sorted(self.absent)
+        if self.layout != "contiguous":
+            record["layout"] = self.layout
+        if self.scalars:
+            record["scalars"] = dict(self.scalars)
+        return record
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Recipe:
+        """Read what `Recipe.to_json` wrote. Raises ValueError, naming the key, where a value is not of its type."""
+        unknown = set(record) - {"seed", "family", "structure", "absent", "layout", "scalars"}
+        if unknown:
+            raise ValueError(f"recipe: unknown key {min(unknown)!r}")
+        seed, layout = record.get("seed"), record.get("layout", "contiguous")
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise ValueError(f"recipe: `seed` must be an integer, got {seed!r}")
+        if layout not in LAYOUTS:
+            raise ValueError(f"recipe: `layout` must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+        for key in ("family", "structure"):
+            if not isinstance(record.get(key, ""), str):
+                raise ValueError(f"recipe: `{key}` must be a string, got {record[key]!r}")
+        absent, scalars = record.get("absent", ()), record.get("scalars", {})
+        if isinstance(absent, str) or not all(isinstance(name, str) for name in absent):
+            raise ValueError(f"recipe: `absent` must be a list of input names, got {absent!r}")
+        if not isinstance(scalars, Mapping):
+            raise ValueError(f"recipe: `scalars` must be an object, got {scalars!r}")
+        family, structure = record.get("family", "normal"), record.get("structure", "mixed")
+        return cls(seed, family, structure, frozenset(absent), cast("Layout", layout), dict(scalars))

@@ -1,0 +1,196 @@
+"""What each input is for: recognised from constraints, dtype and shape, then descriptions, then conventional names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_flashinfer.inputs.dtypes import BYTES, canonical, is_float, is_integer, is_packed, torch_dtype
+from pytest_flashinfer.inputs.errors import UnknownDtype
+from pytest_flashinfer.inputs.float_roles import float_role
+from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, pool_of, slots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_flashinfer.inputs.contract import Contract
+
+_POINTERS: Final = re.compile(r"indptr|cu_?seq_?len|cum|row_splits", re.IGNORECASE)
+
+
+def _group(subject: Subject) -> str:
+    if NAMES["query"].search(subject.name) or subject.told(r"\bquer"):
+        return "q"
+    return "kv" if NAMES["keys"].search(subject.name) or subject.told(r"\bkv\b|\bkey|page") else "plain"
+
+
+def _indptr(s: Subject) -> Role | None:
+    if len(s.dims) != 1:
+        return None
+    facts, axis = s.contract.reading.facts, s.axis(0)
+    rule = s.contract.derived.get(axis)
+    one_more = rule is not None and re.search(r"\+ 1$|_plus_1", ast.unparse(rule.tree)) is not None
+    named = bool(_POINTERS.search(s.name)) or s.told(r"cumulative|prefix.sum")
+    if not (s.name in facts.totals or s.name in facts.rising or one_more or named):
+        return None
+    return Role("indptr", axis=facts.totals.get(s.name), group=_group(s))
+
+
+def _last_page(s: Subject) -> Role | None:
+    if s.named(r"last_(page|block)_len") or s.told(r"valid (tokens|slots|entries) in the last page"):
+        return Role("last_page_len", limit=find_axis(s.contract, "page"))
+    return None
+
+
+def _table(s: Subject) -> Role | None:
+    named = s.named(r"(block|page)_?tables?|req_to_|page_ind|kv_ind") or s.told(r"(block|page)[ _-]table")
+    if len(s.dims) < 2 or not named or s.named("sparse|topk"):  # noqa: PLR2004
+        return None
+    pool = pool_of(s)
+    return Role("page_table", limit=ast.Name(pool) if pool else None, padded=s.padded) if pool else None
+
+
+def _sparse(s: Subject) -> Role | None:
+    named = s.named(r"sparse|top_?k_(ind|idx)|select\w*_ind|^indices$|^topk_(ind|idx)")
+    if len(s.dims) < 2 or not named or s.named("expert"):  # noqa: PLR2004
+        return None
+    pool = pool_of(s)
+    return Role("sparse", limit=slots_of(s.contract, pool), padded=True) if pool else None
+
+
+def _experts(s: Subject) -> Role | None:
+    if not (s.named(r"expert|topk_ids|topk_idx|selected") or s.told(r"\bexpert")) or s.named("offset|num|count|size"):
+        return None
+    packed = s.told(r"pack|bits\[") and canonical(s.spec.dtype) == "int32"
+    return Role("packed_experts" if packed else "expert_ids", limit=find_axis(s.contract, "experts"))
+
+
+def _slot_ids(s: Subject) -> Role | None:
+    named = s.named(r"(state|cache|slot|pool).*(ind|idx|ids?$|map|slot)|slot|^(out_)?cache_loc")
+    if not (named or s.told(r"\bslot|state pool")) or s.named("len"):
+        return None
+    pool = pool_of(s, state=s.named("state") or s.told("state"))
+    if pool is None:
+        return None
+    flat = s.named("mapping|loc") and s.axis(0) not in {"batch_size", "num_seqs"}
+    return Role("slots", limit=slots_of(s.contract, pool) if flat else ast.Name(pool), padded=s.padded)
+
+
+def _page_ids(s: Subject) -> Role | None:
+    tied = [ast.unparse(tree) for tree in s.contract.reading.facts.totals.values()]
+    if len(s.dims) != 1 or not (s.axis(0) in tied or s.named(r"(kv|page|block).*ind")) or s.named("len|batch"):
+        return None
+    pool = pool_of(s)
+    return Role("page_ids", limit=ast.Name(pool)) if pool else None
+
+
+def _lengths(s: Subject) -> Role | None:
+    if len(s.dims) != 1 or not (s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")):
+        return None
+    return Role("seq_lens", group=_group(s))
+
+
+def _batch_ids(s: Subject) -> Role | None:
+    if not s.named(r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"):
+        return None
+    return Role("batch_ids")
+
+
+def _positions(s: Subject) -> Role | None:
+    if not (
+        s.named(r"(^|_)pos(ition)?s?(_|$)|^offsets?$|rope_?ids") or s.told(r"\bposition ind|position id|position of")
+    ):
+        return None
+    table = next(
+        (d for n, d in s.contract.dims.items() if d and len(d) > 1 and re.search(r"cos|sin|rope|freq", n)), None
+    )
+    return Role("positions", limit=table[0] if table else None)
+
+
+def _tokens(s: Subject) -> Role | None:
+    if not (s.named(r"ids?$|tokens?$|labels?$|targets?$|^indices$|^index$") or s.told("token ind|token id|vocab")):
+        return None
+    vocab = find_axis(s.contract, "vocab")
+    return Role("token_ids", limit=vocab) if vocab is not None else None
+
+
+def _top_k(s: Subject) -> Role | None:
+    if not s.named(r"^top_?ks?(_|$)"):
+        return None
+    return Role("top_k", limit=find_axis(s.contract, "vocab"))
+
+
+def _counts(s: Subject) -> Role | None:
+    if len(s.dims) != 1 or not (s.named(r"per_(expert|group)|group_sizes?|masked_m|m_sizes|counts?$|splits?$|sizes$")):
+        return None
+    return Role("counts")
+
+
+def _bytes(s: Subject) -> Role | None:
+    small = canonical(s.spec.dtype) in {"uint8", "int8"}
+    if small and (s.named(r"scales?|_sf$|^sf") or s.told(r"e8m0|scale factor")):
+        return Role("e8m0")
+    return Role("bytes") if small and len(s.dims) > 1 else None
+
+
+def _seeds(s: Subject) -> Role | None:
+    return Role("seed") if s.named(r"seed|philox|rng") else None
+
+
+def _mask(s: Subject) -> Role | None:
+    return Role("mask") if s.named(r"mask|valid|active|flags?$|^is_|has_") and not s.named("masked_m") else None
+
+
+_INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
+    _last_page, _indptr, _table, _bytes, _experts, _sparse, _slot_ids, _batch_ids, _positions, _page_ids, _counts,
+    _lengths, _top_k, _seeds, _tokens, _mask,
+)  # fmt: skip
+
+
+def role_of(contract: Contract, name: str) -> Role:
+    """Return the role of one tensor input; what nothing tells is plain `data` or an `index`.
+
+    Raises UnknownDtype where the dtype is none of a tensor's.
+    """
+    spec = contract.definition.inputs[name]
+    subject = Subject(contract, name, spec, contract.dims[name] or ())
+    dtype = canonical(spec.dtype)
+    if dtype == "bool":
+        return Role("mask")
+    if is_packed(dtype) or dtype == "float4_e2m1fn_x2":
+        return Role("bytes")
+    if torch_dtype(dtype) in BYTES:
+        return Role("e8m0")
+    if is_float(dtype):
+        return float_role(subject)
+    if not is_integer(dtype):
+        raise UnknownDtype(f"input `{name}` has dtype `{spec.dtype}`, which is none of a tensor's")
+    for recognise in _INTEGERS:
+        role = recognise(subject)
+        if role is not None:
+            return role
+    return Role("index", limit=_index_limit(subject))
+
+
+def _index_limit(s: Subject) -> ast.expr | None:
+    """Return the leading axis of a tensor that plain indices could point into: one they do not have themselves."""
+    own = {ast.unparse(tree) for tree in s.dims}
+    for name, dims in s.contract.dims.items():
+        mentioned = name.lower() in s.text.split()
+        if dims and len(dims) > 1 and (mentioned or ast.unparse(dims[0]) not in own) and name != s.name:
+            return dims[0]
+    return None
+
+
+def all_roles(contract: Contract) -> dict[str, Role]:
+    """Return the role of every tensor input; those without a dtype of tensors are left out."""
+    roles = {}
+    for name, dims in contract.dims.items():
+        if dims is None:
+            continue
+        try:
+            roles[name] = role_of(contract, name)
+        except UnknownDtype:
+            continue
+    return roles

@@ -1,0 +1,210 @@
+"""How long the sequences of a batch are: in pages, in tokens, and how many of those are queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from pytest_flashinfer.data.constraints import ConstraintError
+from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.inputs.equation import whole
+from pytest_flashinfer.inputs.errors import AxisConflict
+from pytest_flashinfer.inputs.partition import partition
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Mapping
+    from random import Random
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.plan import Plan, Pointer
+
+_USUAL: Final = 8  # tokens of a sequence where nothing bounds them
+_SHORT: Final = 4 * _USUAL  # up to here the longest sequence fills what there is
+_UNCAPPED: Final = frozenset({"q_longer", "no_kv"})  # structures in which queries may outnumber keys
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All that index tensors are drawn from; `env` holds sizes and scalars, `given` the tensors that are fixed."""
+
+    contract: Contract
+    plan: Plan
+    env: dict[str, Any]
+    structure: str
+    seed: int
+    rng: Random
+    given: Mapping[str, torch.Tensor]
+
+    def size(self, tree: ast.expr | None) -> int | None:
+        """Return the whole number that a tree gives, or `None` where something in it is not known."""
+        return size(tree, self.env)
+
+    def limits(self, name: str) -> tuple[int | None, int | None]:
+        """Return the least and the greatest value that constraints allow in a tensor."""
+        bound = self.contract.reading.facts.bounds.get(name)
+        if bound is None:
+            return None, None
+        lower = [n for tree in bound.lower if (n := self.size(tree)) is not None]
+        upper = [n for tree in bound.upper if (n := self.size(tree)) is not None]
+        return max(lower, default=None), min(upper, default=None)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an input whose sizes are all known."""
+        return tuple(self.size(tree) or 0 for tree in self.contract.dims[name] or ())
+
+
+@dataclass(slots=True)
+class Sequences:
+    """Lengths of each sequence; `None` where the definition has no such thing."""
+
+    count: int = 0
+    page_size: int = 1
+    pages: list[int] | None = None
+    last: list[int] | None = None
+    kv: list[int] | None = None
+    q: list[int] | None = None
+    segments: dict[str, list[int]] = field(default_factory=dict)
+
+
+def size(tree: ast.expr | None, env: Mapping[str, Any]) -> int | None:
+    """Return the whole number that a tree gives, or `None` where something in it is not known."""
+    if tree is None:
+        return None
+    try:
+        return whole(run(tree, env))
+    except ConstraintError:
+        return None
+
+
+def lengths_of(pointers: torch.Tensor) -> list[int]:
+    """Return the lengths of the segments between pointers."""
+    flat = pointers.to("cpu", torch.int64)
+    return [int(n) for n in (flat[1:] - flat[:-1]).clamp_(min=0)]
+
+
+def draw_sequences(setting: Setting) -> Sequences:
+    """Draw all lengths; those that `given` tensors state are taken from them.
+
+    Raises AxisConflict where a total has to be split among no sequences.
+    """
+    plan = setting.plan
+    found = Sequences(max(0, setting.size(plan.batch) or 0), setting.size(plan.page_size) or 1)
+    kv = plan.pointer("kv") or (plan.pointer("plain") if plan.pages or plan.pointer("q") else None)
+    if kv is not None:
+        _draw_keys(setting, kv, found)
+    elif plan.lengths or plan.of("page_table"):
+        found.kv = _draw_lengths(setting, found)
+    query = plan.pointer("q") or (None if kv and kv.group == "plain" else plan.pointer("plain"))
+    if query is not None:
+        found.q = found.segments[query.name] = _draw_queries(setting, query, found)
+    for pointer in plan.pointers:
+        if pointer.name not in found.segments:
+            found.segments[pointer.name] = _split(setting, pointer, None)
+    return found
+
+
+def _count(setting: Setting, pointer: Pointer) -> int:
+    return max(0, setting.shape(pointer.name)[0] - 1)
+
+
+def _split(setting: Setting, pointer: Pointer, caps: list[int] | None) -> list[int]:
+    if pointer.name in setting.given:
+        return lengths_of(setting.given[pointer.name])
+    count, total = _count(setting, pointer), setting.size(pointer.total)
+    if total is None:
+        total = _USUAL * count if caps is None else min(sum(caps), _USUAL * count)
+    if count == 0 and total:
+        raise AxisConflict(f"{pointer.name}[-1] == {total}", f"a total of {total}", "no segments")
+    longest = setting.size(setting.contract.reading.facts.longest.get(pointer.name))
+    if longest is not None and longest * count >= total:
+        caps = [longest] * count if caps is None else [min(longest, cap) for cap in caps]
+    return partition(total, count, setting.structure, setting.rng, caps)
+
+
+def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
+    split = found.segments[pointer.name] = _split(setting, pointer, None)
+    if pointer.unit == "tokens":
+        found.kv = split
+        return
+    found.pages, name = split, setting.plan.last_page
+    if name is not None and name in setting.given:
+        found.last = [int(n) for n in setting.given[name].tolist()]
+    else:
+        query = setting.plan.pointer("q")
+        wanted = setting.size(query.total) if query is not None else 0
+        found.last = _last_pages(setting, split, found.page_size, wanted or 0)
+    found.kv = [(p - 1) * found.page_size + last if p else 0 for p, last in zip(split, found.last, strict=False)]
+
+
+def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> list[int]:
+    """Draw how full each last page is; enough of them in all to hold `wanted` tokens."""
+    rng = setting.rng
+    fixed = {"full_last_page": [page], "one_token_page": [1]}.get(setting.structure)
+    cycle = fixed or [rng.randint(1, page), page, 1, max(1, page - 1)]
+    start = rng.randrange(len(cycle))
+    filled = [i for i, p in enumerate(pages) if p > 0]
+    last = [0] * len(pages)
+    for k, i in enumerate(filled):
+        last[i] = cycle[(start + k) % len(cycle)]
+    missing = wanted - sum((p - 1) * page + n for p, n in zip(pages, last, strict=True) if p)
+    for i in filled:
+        more = min(max(missing, 0), page - last[i])
+        last[i] += more
+        missing -= more
+    return last
+
+
+def _draw_queries(setting: Setting, pointer: Pointer, found: Sequences) -> list[int]:
+    """Split the queries so that no sequence has more of them than keys: a causal mask would leave rows empty."""
+    caps = None if setting.structure in _UNCAPPED else found.kv
+    if caps is not None and len(caps) != _count(setting, pointer):
+        caps = None
+    if caps is None or setting.structure != "q_equals_kv" or pointer.name in setting.given:
+        return _split(setting, pointer, caps)
+    split, left = [], setting.size(pointer.total)
+    left = sum(caps) if left is None else left
+    for cap in caps:
+        split.append(min(cap, left))
+        left -= split[-1]
+    if split:
+        split[-1] += left
+    return split
+
+
+def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
+    """Draw key lengths where only a tensor of lengths or a page table states them."""
+    plan, rng = setting.plan, setting.rng
+    name = next((n for n in plan.lengths if plan.roles[n].group != "q"), next(iter(plan.lengths), None))
+    if name is not None and name in setting.given:
+        return [int(n) for n in setting.given[name].flatten().tolist()]
+    low, high = setting.limits(name) if name else (None, None)
+    room = capacity(setting, found)
+    high = room if high is None else min(high, room)
+    low = min(max(low or 0, 0), high)
+    queries = plan.pointer("q", "plain")
+    wanted = (setting.size(queries.total) or 0) if queries else 0
+    share = max(wanted, found.count * max(low, min(high, 1)), min(high, _SHORT) * found.count // 2)
+    lengths = [min(high, max(low, n)) for n in partition(share, found.count, setting.structure, rng)]
+    if lengths and setting.structure in {"mixed", "one_long"}:
+        whole_room = high <= _SHORT or rng.randrange(2) == 0
+        lengths[rng.randrange(len(lengths))] = high if whole_room else max(low, high // 2)
+    if setting.structure == "full_last_page":
+        lengths = [min(high, -(-n // found.page_size) * found.page_size) for n in lengths]
+    return lengths
+
+
+def capacity(setting: Setting, found: Sequences) -> int:
+    """Return how many keys one sequence can have: by its page table, or by the padded axis of the keys."""
+    for name in setting.plan.of("page_table"):
+        return setting.shape(name)[-1] * found.page_size
+    for name, role in setting.plan.roles.items():
+        trees = setting.contract.dims[name] or ()
+        if role.kind not in {"data", "unit"} or len(trees) <= 2 or setting.size(trees[0]) != found.count:  # noqa: PLR2004
+            continue
+        padded = [n for t in trees[1:3] if "len" in getattr(t, "id", "") and (n := setting.size(t)) is not None]
+        if padded:
+            return max(padded)
+    return _SHORT

@@ -1,0 +1,107 @@
+"""Sizes that go together: what constraints over axes do not say, but the data that will be drawn needs."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_flashinfer.inputs.axes import complete
+from pytest_flashinfer.inputs.plan import total_axis
+from pytest_flashinfer.inputs.sequences import size
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.plan import Plan, Pointer
+
+_ROUNDS: Final = 6
+
+
+def settle(contract: Contract, plan: Plan, wish: Mapping[str, int], pinned: Collection[str] = ()) -> dict[str, int]:
+    """Return the sizes of all axes, near to `wish`, for which valid data exists. Raises Unsatisfiable.
+
+    Without segments a total is 0; there are enough keys for the queries, and enough entries in what ids point into.
+    """
+    choice = {name: wish[name] for name in contract.free if name in wish}
+    env: dict[str, Any] = {}
+    for _ in range(_ROUNDS):
+        env = complete(contract, choice, pinned)
+        changes = {
+            name: value
+            for name, value in _needs(contract, plan, env)
+            if name in contract.free and env.get(name) != value
+        }
+        choice = {name: env[name] for name in contract.free if name in env}
+        if not changes:
+            break
+        choice.update(changes)
+    return {name: env[name] for name in (*contract.constants, *contract.axis_names) if name in env}
+
+
+def _needs(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield sizes that have to change, with the value they need."""
+    for pointer in plan.pointers:
+        axis = total_axis(pointer)
+        if axis and _segments(contract, pointer, env) == 0:
+            yield axis, 0
+    yield from _enough_keys(contract, plan, env)
+    for name, role in plan.roles.items():
+        trees = contract.dims[name] or ()
+        if role.limit is None or not trees:
+            continue
+        shape = [size(tree, env) or 0 for tree in trees]
+        if role.kind in {"page_ids", "slots", "page_table"}:
+            yield from _at_least(role.limit, _product(shape), env)
+        elif role.kind in {"expert_ids", "packed_experts"}:
+            yield from _at_least(role.limit, shape[-1], env)
+        elif _product(shape):
+            yield from _at_least(role.limit, 1, env)
+
+
+def _product(shape: list[int]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count
+
+
+def _segments(contract: Contract, pointer: Pointer, env: Mapping[str, Any]) -> int:
+    trees = contract.dims[pointer.name] or ()
+    return max(0, (size(trees[0], env) or 1) - 1)
+
+
+def _at_least(limit: ast.expr, count: int, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Raise the first size in `limit` until it is `count` or more; the others in it stay."""
+    have = size(limit, env)
+    if have is None or have >= count:
+        return
+    tree = limit
+    while isinstance(tree, ast.BinOp):
+        tree = tree.left
+    if isinstance(tree, ast.Name):
+        others = {**env, tree.id: 1}
+        each = max(1, size(limit, others) or 1)
+        yield tree.id, -(-count // each)
+
+
+def _enough_keys(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Keys for every query, and for every row that is appended at a position of its sequence."""
+    query, keys = plan.pointer("q", "plain"), plan.pointer("kv")
+    wanted = size(query.total, env) or 0 if query else 0
+    for name in plan.of("batch_ids"):
+        wanted = max(wanted, _product([size(tree, env) or 0 for tree in contract.dims[name] or ()]))
+    if not wanted:
+        return
+    page = size(plan.page_size, env) or 1
+    if keys is not None and keys is not query:
+        axis, have = total_axis(keys), size(keys.total, env) or 0
+        room = have * (page if keys.unit == "pages" else 1)
+        if axis and room < wanted and _segments(contract, keys, env):
+            yield axis, -(-wanted // page) if keys.unit == "pages" else wanted
+        return
+    for name in plan.of("page_table"):
+        trees = contract.dims[name] or ()
+        rows, width = (size(tree, env) or 0 for tree in (trees[0], trees[-1]))
+        if rows and rows * width * page < wanted and isinstance(trees[-1], ast.Name):
+            yield trees[-1].id, -(-wanted // (rows * page))

@@ -1,0 +1,79 @@
+"""Slots of a cache that nothing points at: what a kernel reads there must not matter, so it is made to show."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_flashinfer.inputs.plan import Plan
+
+POISON: Final = frozenset({"stale_nan", "stale_big"})
+
+
+def live_slots(plan: Plan, tensors: Mapping[str, object], pages: int, slots: int) -> torch.Tensor | None:
+    """Return which slots of which pages some sequence reads, as bools [pages, slots]; `None` if nothing tells."""
+    live = torch.zeros((pages, slots), dtype=torch.bool)
+    for name in plan.pages:
+        ids = tensors.get(name)
+        if not isinstance(ids, torch.Tensor):
+            return None
+        lengths = _lengths(plan, tensors, ids, slots)
+        if lengths is None:
+            return None
+        for row, length in lengths:
+            for i, page in enumerate(row[: -(-length // slots)]):
+                if 0 <= page < pages:
+                    live[page, : min(slots, length - i * slots)] = True
+    return live
+
+
+def _lengths(
+    plan: Plan, tensors: Mapping[str, object], ids: torch.Tensor, slots: int
+) -> list[tuple[list[int], int]] | None:
+    """Return the pages and the number of tokens of each sequence."""
+    if ids.dim() == 2:  # noqa: PLR2004 - a table
+        name = next((n for n in plan.lengths if plan.roles[n].group != "q"), next(iter(plan.lengths), None))
+        lengths = tensors.get(name or "")
+        if not isinstance(lengths, torch.Tensor):
+            return None
+        return list(zip(ids.tolist(), lengths.flatten().tolist(), strict=False))
+    pointer = plan.pointer("kv", "plain")
+    ends = tensors.get(pointer.name) if pointer else None
+    if ids.dim() != 1 or not isinstance(ends, torch.Tensor):
+        return None
+    last = tensors.get(plan.last_page or "")
+    bounds, flat = ends.tolist(), ids.tolist()
+    tails = last.tolist() if isinstance(last, torch.Tensor) else [slots] * (len(bounds) - 1)
+    return [
+        (flat[a:b], (b - a - 1) * slots + tail if b > a else 0)
+        for a, b, tail in zip(bounds, bounds[1:], tails, strict=False)
+    ]
+
+
+def poison(plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
+    """Overwrite, in place, what no sequence reads in the caches: with NaN, or with values far from the others."""
+    if structure not in POISON:
+        return
+    for name, axis in plan.caches.items():
+        cache = tensors.get(name)
+        if not isinstance(cache, torch.Tensor) or not cache.is_floating_point() or cache.numel() == 0:
+            continue
+        slots = cache.shape[axis] if axis is not None else 1
+        live = live_slots(plan, tensors, cache.shape[0], slots)
+        if live is None:
+            continue
+        top = largest(cache.dtype)
+        big = top if cache.dtype in FLOAT8 else min(top / 8, 3e4)
+        value = math.nan if structure == "stale_nan" and cache.dtype not in FLOAT8 else big
+        dead = ~live.to(cache.device)
+        view = [cache.shape[0]] + [1] * (cache.dim() - 1)
+        if axis is not None:
+            view[axis] = slots
+        cache.masked_fill_(dead.view(view), value)

@@ -1,0 +1,77 @@
+"""Hypothesis strategies over axes and recipes: every draw satisfies the constraints, none is filtered away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from pytest_flashinfer.inputs.edges import Case, edge_cases
+from pytest_flashinfer.inputs.grid import Grid, grid_of
+from pytest_flashinfer.inputs.recipe import Layout, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_flashinfer.data.model import Definition
+
+__all__ = ["Case", "axes_strategy", "case_strategy", "edge_cases", "recipe_strategy"]
+
+
+def axes_strategy(
+    definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0
+) -> st.SearchStrategy[dict[str, int]]:
+    """Return a strategy for the sizes of all axes, within a budget of elements; it shrinks to small sizes.
+
+    Free axes are drawn, the others follow. Raises Unsatisfiable where no sizes satisfy the constraints.
+    """
+    grid = grid_of(definition, listed, max_elements)
+    grid.settled(grid.base)
+    choices = {name: grid.candidates(name) for name in grid.contract.free}
+    drawn = {name: _one_size(values) for name, values in choices.items()}
+    return st.fixed_dictionaries(drawn).map(lambda wish: _fitted(grid, wish))
+
+
+def _one_size(values: list[int]) -> st.SearchStrategy[int]:
+    """Draw small sizes half of the time, edges the other half."""
+    small = st.integers(values[0], min(values[-1], max(values[0], 20)))
+    return small | st.sampled_from(values)
+
+
+def _fitted(grid: Grid, wish: Mapping[str, int]) -> dict[str, int]:
+    """Return settled sizes within the budget: the largest wish is halved until they are."""
+    smaller = dict(wish)
+    axes = grid.settled(smaller)
+    while not grid.fits(axes):
+        name = max(smaller, key=lambda n: smaller[n] - grid.lowest(n))
+        if smaller[name] <= max(1, grid.lowest(name)):
+            return grid.settled(dict.fromkeys(smaller, 1))
+        smaller[name] = max(1, grid.lowest(name), smaller[name] // 2)
+        axes = grid.settled(smaller)
+    return axes
+
+
+def recipe_strategy(
+    definition: Definition, *, layouts: Sequence[Layout] = ("contiguous",)
+) -> st.SearchStrategy[Recipe]:
+    """Return a strategy for recipes that differ for this definition; it shrinks to plain values and structure."""
+    grid = grid_of(definition)
+    values = {name: st.sampled_from(choices) for name, choices in grid.scalars.items()}
+    scalars: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries({}, optional=values)
+    return st.builds(
+        Recipe,
+        seed=st.integers(0, (1 << 31) - 1),
+        family=st.just(grid.families[0]) | st.sampled_from(grid.families),
+        structure=st.sampled_from(grid.structures),
+        absent=st.frozensets(st.sampled_from(grid.optional)) if grid.optional else st.just(frozenset()),
+        layout=st.sampled_from(tuple(layouts)),
+        scalars=scalars,
+    )
+
+
+def case_strategy(
+    definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0, *,
+    layouts: Sequence[Layout] = ("contiguous",),
+) -> st.SearchStrategy[Case]:  # fmt: skip
+    """Return a strategy for whole cases: sizes and the recipe of the data. Raises Unsatisfiable."""
+    return st.tuples(axes_strategy(definition, listed, max_elements), recipe_strategy(definition, layouts=layouts))

@@ -1,0 +1,218 @@
+"""Index tensors as a whole: named structures, and tensors of integers that agree with each other and the axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from pytest_flashinfer.inputs import indices
+from pytest_flashinfer.inputs.dtypes import BYTES, storage_shape, torch_dtype
+from pytest_flashinfer.inputs.sequences import Sequences, Setting, draw_sequences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.plan import Plan
+    from pytest_flashinfer.inputs.recipe import Recipe
+
+# Queries without keys, or more queries than keys: only where the reference gives finite results for them.
+SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer"})
+_RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
+_IDS: Final = frozenset({"page_ids", "page_table", "slots"})
+_ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
+
+
+def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
+    """Return the structures that differ for this definition, the plainest first; always at least `mixed`."""
+    kinds = {role.kind for role in plan.roles.values()}
+    names = dict.fromkeys(_RAGGED if plan.pointers or plan.lengths or kinds & _ROWS else ("mixed",))
+    if kinds & _IDS:
+        names["identity"] = None
+    if plan.last_page or (plan.pages and plan.lengths):
+        names["full_last_page"] = None
+    if plan.last_page:
+        names["one_token_page"] = None
+    if plan.pages and plan.shared:
+        names["shared"] = None
+    if plan.caches:
+        names["stale_big"] = None
+        names.update({"stale_nan": None} if plan.loose else {})
+    query, keys = plan.pointer("q", "plain"), plan.pointer("kv") or (plan.lengths and plan.pages)
+    if query is not None and keys:
+        names.update(dict.fromkeys(("q_equals_kv", "no_kv", "q_longer")))
+    del contract
+    return tuple(names)
+
+
+def index_tensors(setting: Setting, names: list[str], device: torch.device) -> dict[str, torch.Tensor]:
+    """Return the integer and bool inputs of `names` on `device`, in their declared dtypes.
+
+    `setting.env` gains the integer scalars that constraints tie to the data. Raises AxisConflict.
+    """
+    found = draw_sequences(setting)
+    tensors: dict[str, torch.Tensor] = {}
+    for name in _in_order(setting.plan, names):
+        own = replace(setting, rng=Random(f"{setting.seed}/{name}"), given={**setting.given, **tensors})  # noqa: S311
+        values = _make(own, name, found, device)
+        dtype = torch_dtype(setting.contract.definition.inputs[name].dtype)
+        plain = torch.uint8 if dtype in BYTES else dtype
+        tensors[name] = values.to(device=device, dtype=plain).contiguous().view(dtype)
+    return tensors
+
+
+def _in_order(plan: Plan, names: list[str]) -> list[str]:
+    """Put what others are drawn from first: rows of a batch before the positions in them."""
+    first = {"indptr": 0, "last_page_len": 1, "seq_lens": 1, "batch_ids": 2}
+    return sorted(names, key=lambda name: first.get(plan.roles[name].kind, 3))
+
+
+def _make(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    kind = setting.plan.roles[name].kind
+    if kind in _OF_LENGTHS:
+        return _OF_LENGTHS[kind](setting, name, found)
+    if kind in {"sparse", "mask", "positions"}:
+        if kind == "positions":
+            return _positions(setting, name, found, device)
+        return _mask(setting, name, device) if kind == "mask" else indices.sparse(setting, name, device)
+    if kind in {"expert_ids", "packed_experts"}:
+        return _experts(setting, name, kind, device)
+    return _plain(setting, name, kind, device)
+
+
+def _experts(setting: Setting, name: str, kind: str, device: torch.device) -> torch.Tensor:
+    limit = setting.size(setting.plan.roles[name].limit)
+    shape = setting.shape(name)
+    if len(shape) < 2:  # noqa: PLR2004 - one expert a row
+        return indices.uniform_ids(setting, name, limit, device)
+    ids = indices.experts(setting, name, device, limit if limit is not None else 2 * shape[-1])
+    return indices.packed_experts(ids, setting) if kind == "packed_experts" else ids
+
+
+def _pointers(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
+    ends = torch.tensor([0, *found.segments[name]], dtype=torch.int64).cumsum(0)
+    return ends[: setting.shape(name)[0]]
+
+
+def _last_page_len(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
+    last = found.last if found.last is not None else [0] * setting.shape(name)[0]
+    return torch.tensor(last, dtype=torch.int64)
+
+
+def _lengths(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
+    """Return the lengths of this group of sequences, within what constraints allow."""
+    shape = setting.shape(name)
+    wants_q = setting.plan.roles[name].group == "q" or (found.kv is None and found.q is not None)
+    known = found.q if wants_q else found.kv
+    low, high = setting.limits(name)
+    if known is None or len(known) != math.prod(shape):
+        top = high if high is not None else (min(found.kv, default=0) if wants_q and found.kv else 8)
+        known = [setting.rng.randint(min(low or 0, top), top) for _ in range(math.prod(shape))]
+    return torch.tensor([_clamp(n, low, high) for n in known], dtype=torch.int64).view(shape)
+
+
+def _clamp(value: int, low: int | None, high: int | None) -> int:
+    value = value if high is None else min(value, high)
+    return value if low is None else max(value, low)
+
+
+def _rows(found: Sequences, count: int) -> list[int] | None:
+    """Return lengths of sequences that cover `count` rows, if some do."""
+    options = (found.q, found.kv, *found.segments.values())
+    return next((lengths for lengths in options if lengths is not None and sum(lengths) == count), None)
+
+
+def _batch_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
+    count = math.prod(setting.shape(name))
+    lengths = _rows(found, count)
+    if lengths is None and found.kv and sum(found.kv) >= count:
+        pairs = [b for b, length in enumerate(found.kv) for _ in range(length)]
+        lengths = [0] * len(found.kv)
+        for row in setting.rng.sample(pairs, count):
+            lengths[row] += 1
+    if lengths is None:
+        limit = max(1, found.count or _outer(setting, name))
+        return torch.tensor(sorted(setting.rng.randrange(limit) for _ in range(count)), dtype=torch.int64)
+    repeats = torch.tensor(lengths, dtype=torch.int64)
+    return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
+
+
+def _outer(setting: Setting, name: str) -> int:
+    """Return the leading size of an output that is not the ids' own: the rows that they sum into."""
+    own = setting.shape(name)[0]
+    leading = [setting.size(trees[0]) for trees in setting.contract.output_dims.values() if trees]
+    return next((n for n in leading if n is not None and n != own), own)
+
+
+def _positions(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return positions: those within their sequences where rows belong to some, else any that the table has."""
+    shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
+    batch = next((setting.given[n] for n in setting.plan.of("batch_ids") if n in setting.given), None)
+    if batch is not None and tuple(batch.shape) == shape and found.kv:
+        seen: dict[int, list[int]] = {}
+        places = []
+        for row in batch.flatten().tolist():
+            left = seen.setdefault(row, setting.rng.sample(range(found.kv[row]), found.kv[row]))
+            places.append(left.pop() if left else 0)
+        return torch.tensor(places, dtype=torch.int64).view(shape)
+    lengths = _rows(found, math.prod(shape)) if len(shape) == 1 else None
+    if lengths and found.kv and len(found.kv) == len(lengths) and (limit is None or limit > max(found.kv)):
+        starts = [max(0, kv - n) for kv, n in zip(found.kv, lengths, strict=True)]
+        places = [start + i for start, n in zip(starts, lengths, strict=True) for i in range(n)]
+        return torch.tensor(places, dtype=torch.int64)
+    return indices.uniform_ids(setting, name, limit, device)
+
+
+def _mask(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
+    """Return a mask that leaves something in every row of a matrix, unless the structure is `empty`."""
+    shape = setting.shape(name)
+    generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+    mask = torch.rand(shape, generator=generator, device=device) < (1 if setting.structure == "uniform" else 0.7)
+    if len(shape) > 1 and shape[-1] and setting.structure != "empty":
+        where = torch.randint(shape[-1], (*shape[:-1], 1), generator=generator, device=device)
+        mask.scatter_(-1, where, value=True)
+    return mask
+
+
+def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torch.Tensor:
+    shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
+    if kind == "top_k":
+        top = max(1, limit or 8)
+        options = (1, 2, 5, 40, max(1, top // 2), top)
+        picks = [min(top, setting.rng.choice(options)) for _ in range(math.prod(shape))]
+        return torch.tensor(picks, dtype=torch.int64).view(shape)
+    generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+    if kind == "bytes":
+        shape = storage_shape(shape, setting.contract.definition.inputs[name].dtype)
+        signed = torch_dtype(setting.contract.definition.inputs[name].dtype) is torch.int8
+        low, high = (-128, 128) if signed else (0, 256)
+        return torch.randint(low, high, shape, generator=generator, device=device, dtype=torch.int16)
+    if kind == "e8m0":
+        return torch.randint(122, 129, shape, generator=generator, device=device, dtype=torch.uint8)
+    if kind == "seed":
+        return torch.randint(1 << 31, shape, generator=generator, device=device)
+    return indices.uniform_ids(setting, name, limit, device)
+
+
+_OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]] = {
+    "indptr": _pointers,
+    "last_page_len": _last_page_len,
+    "seq_lens": _lengths,
+    "batch_ids": _batch_ids,
+    "page_ids": indices.page_ids,
+    "page_table": indices.page_table,
+    "slots": lambda setting, name, _: indices.slots(setting, name),
+    "counts": lambda setting, name, _: indices.counts(setting, name),
+}
+
+
+def setting_for(
+    contract: Contract, plan: Plan, env: dict[str, Any], recipe: Recipe, given: Mapping[str, torch.Tensor]
+) -> Setting:
+    """Return what index tensors are drawn from, for one recipe."""
+    rng = Random(f"{recipe.seed}/lengths")  # noqa: S311 - not for secrets
+    return Setting(contract, plan, env, recipe.structure, recipe.seed, rng, given)

@@ -1,0 +1,118 @@
+"""One input as recognition sees it: its name, description and shape, and the pools that ids may point into."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+
+    from pytest_flashinfer.data.model import TensorSpec
+    from pytest_flashinfer.inputs.contract import Contract
+
+# Conventional names, the last resort: what neither constraints nor shapes tell.
+NAMES: Final = {
+    "page": re.compile(r"(page|block)_?size|tokens_per_(page|block)", re.IGNORECASE),
+    "pool": re.compile(r"pages?$|blocks?$|pool|slots?$|cache_(size|len)|capacity|cache_rows", re.IGNORECASE),
+    "vocab": re.compile(r"vocab|embeddings$|^V$", re.IGNORECASE),
+    "experts": re.compile(r"experts$|^E$"),
+    "cache": re.compile(r"cache|pool|buffer|kv_data|paged|state", re.IGNORECASE),
+    "query": re.compile(r"(^|_)(q|qo|query|queries)(_|$)|(^|_)q(o)?_?(len|indptr|seq)", re.IGNORECASE),
+    "keys": re.compile(r"(^|_)(kv|k|key|keys|v|ctx|context|cache)(_|$)|paged", re.IGNORECASE),
+    "recurrent": re.compile(r"gdn|gdp|delta|kda|linear_att|mamba|ssu|ssm|selective", re.IGNORECASE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a tensor holds. `limit` is the size that its integers stay below, `axis` the one that a total is tied to."""
+
+    kind: str
+    limit: ast.expr | None = None
+    axis: ast.expr | None = None
+    group: str = "plain"  # of sequence pointers and lengths: "q", "kv" or "plain"
+    padded: bool = False  # -1 marks entries that are not used
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One input, with the contract that it belongs to."""
+
+    contract: Contract
+    name: str
+    spec: TensorSpec
+    dims: tuple[ast.expr, ...]
+
+    @property
+    def text(self) -> str:
+        """The input's own description, in lower case."""
+        return (self.spec.description or "").lower()
+
+    def named(self, pattern: str) -> bool:
+        """Whether the input's name matches."""
+        return re.search(pattern, self.name, re.IGNORECASE) is not None
+
+    def told(self, pattern: str) -> bool:
+        """Whether the input's description matches."""
+        return re.search(pattern, self.text) is not None
+
+    def axis(self, index: int) -> str:
+        """Return the name of an axis, or its expression as text."""
+        return ast.unparse(self.dims[index])
+
+    @property
+    def padded(self) -> bool:
+        """Whether the description speaks of -1 as padding."""
+        return self.told(r"-1\b")
+
+
+def find_axis(contract: Contract, what: str) -> ast.expr | None:
+    """Return the first axis whose name says `what`, inputs' axes first."""
+    names = [*contract.constants, *contract.axis_names]
+    found = [name for name in names if NAMES[what].search(name)]
+    found.sort(key=lambda name: (name not in contract.input_axes, "local" in name))
+    return ast.Name(found[0]) if found else None
+
+
+def pools(contract: Contract) -> dict[str, list[str]]:
+    """Return the leading axes that ids may point into, with the tensors that they lead: caches and state pools."""
+    found: dict[str, list[str]] = {}
+    for name, dims in contract.dims.items():
+        if not dims or len(dims) < 2 or not isinstance(dims[0], ast.Name):  # noqa: PLR2004 - a row of something
+            continue
+        axis = dims[0].id
+        shared = sum(1 for d in contract.dims.values() if d and isinstance(d[0], ast.Name) and d[0].id == axis)
+        mine = NAMES["pool"].search(axis) or (NAMES["cache"].search(name) and shared <= 2)  # noqa: PLR2004 - K and V
+        if mine and axis not in contract.derived and not re.search(r"batch|seqs|tokens$|total", axis):
+            found.setdefault(axis, []).append(name)
+    return found
+
+
+def page_size(contract: Contract, pool: str) -> ast.expr | None:
+    """Return the axis that counts the slots of a page in the tensors led by `pool`, or `None`."""
+    for name in pools(contract).get(pool, ()):
+        for tree in (contract.dims[name] or ())[1:]:
+            if NAMES["page"].search(ast.unparse(tree)):
+                return tree
+    return None
+
+
+def pool_of(subject: Subject, *, state: bool = False) -> str | None:
+    """Return the pool that an index points into: one that it mentions, else the first that fits."""
+    found = pools(subject.contract)
+    ranked = sorted(found, key=lambda axis: _pool_rank(subject, axis, found[axis], state=state))
+    return ranked[0] if ranked else None
+
+
+def _pool_rank(subject: Subject, axis: str, tensors: list[str], *, state: bool) -> tuple[bool, bool, bool]:
+    mentioned = any(name.lower() in subject.text or name in subject.name for name in (axis, *tensors))
+    looks = any(re.search("state", name, re.IGNORECASE) for name in (axis, *tensors)) == state
+    return (not mentioned, not looks, not (re.search("page|block", axis) is not None) ^ state)
+
+
+def slots_of(contract: Contract, pool: str) -> ast.expr:
+    """Return the number of slots in a pool: pages times the size of a page."""
+    size = page_size(contract, pool)
+    return ast.Name(pool) if size is None else ast.BinOp(ast.Name(pool), ast.Mult(), size)

@@ -1,0 +1,189 @@
+"""Float tensors by role: the families fill what is free, the rest keeps to the range that gives it its meaning."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from pytest_flashinfer.inputs import families
+from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
+from pytest_flashinfer.inputs.float_roles import FREE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.plan import Plan
+
+_CHUNK: Final = 1 << 24
+_BASE: Final = 10000.0  # of rotary frequencies
+_SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The random numbers of one recipe: a generator for each tensor, and one that all tensors' rows share."""
+
+    seed: int
+    device: torch.device
+
+    def own(self, name: str) -> torch.Generator:
+        """Return a generator that depends on the recipe's seed and the tensor's name alone."""
+        digest = hashlib.sha256(f"{self.seed}/{name}".encode()).digest()
+        return torch.Generator(self.device).manual_seed(int.from_bytes(digest[:7], "big"))
+
+    def rows(self) -> torch.Generator:
+        """Return a generator in the same state for every tensor."""
+        return self.own("//rows")
+
+
+def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
+    """Return the families that differ for this definition, the plainest first; always at least `normal`.
+
+    Values that are not finite are among them only where the contract speaks of them, and an input may hold them.
+    """
+    if not any(role.kind in FREE for role in plan.roles.values()):
+        return ("normal",)
+    specs = (*contract.definition.inputs.values(), *contract.definition.outputs.values())
+    text = " ".join(filter(None, (contract.definition.description, *(spec.description for spec in specs)))).lower()
+    spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and not_finite(plan)}
+    return tuple(name for name in families.FAMILIES if name not in families.SPECIAL or name in spoken)
+
+
+def not_finite(plan: Plan) -> set[str]:
+    """Return the inputs that families put NaN and infinities into: scores, or the only input that is free."""
+    free = {name for name, role in plan.roles.items() if role.kind in FREE}
+    scores = {name for name in free if re.search(r"logits|scores?$|lse|^s(_\w)?$|energ", name)}
+    return scores or (free if len(free) == 1 else set())
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A tensor to make: `kind` is its role, `fan_in` how many products of it are summed, where it is a weight."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    fan_in: int | None = None
+
+
+def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
+    """Return one contiguous float input on the source's device."""
+    name, kind, torch_type = want.name, want.kind, want.dtype
+    x = torch.empty(want.shape, dtype=torch_type, device=source.device)
+    if x.numel() == 0:
+        return x
+    if kind in FREE:
+        _free(x, kind, family, source, name)
+    elif kind == "weight":
+        families.fill(x, "small_ints" if family == "small_ints" else "normal", source.own(name), source.rows())
+        if family != "small_ints" and torch_type not in FLOAT8:
+            x.div_(math.sqrt(max(1, want.fan_in or 1)))
+    else:
+        wide = x if torch_type not in FLOAT8 else torch.empty(want.shape, dtype=torch.float32, device=source.device)
+        _RANGED[kind](wide, source.own(name))
+        if kind == "weight_scale" and torch_type not in FLOAT8:
+            wide.div_(math.sqrt(max(1, want.fan_in or 1)))
+        if wide is not x:
+            x.copy_(wide.clamp_(-largest(torch_type), largest(torch_type)))
+    return x
+
+
+def _parts(flat: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield a matrix in blocks of rows, small enough to be made in float32."""
+    step = max(1, _CHUNK // flat.shape[1])
+    for start in range(0, flat.shape[0], step):
+        yield flat[start : start + step]
+
+
+def _free(x: torch.Tensor, kind: str, family: str, source: Source, name: str) -> None:
+    if kind == "probs":
+        _probabilities(x, family, source, name)
+        return
+    families.fill(x, family, source.own(name), source.rows())
+    if kind == "unit" and x.dim():
+        flat = x.view(-1, x.shape[-1])
+        for part in _parts(flat):
+            wide = part.to(torch.float32)
+            part.copy_(wide / wide.norm(dim=-1, keepdim=True).clamp_min(1e-6))
+
+
+def _probabilities(x: torch.Tensor, family: str, source: Source, name: str) -> None:
+    """Fill rows that are >= 0 and sum to 1: near uniform, one-hot, with exact zeros, with ties, or softmax(2 randn)."""
+    flat = x.view(-1, x.shape[-1])
+    own, rows = source.own(name), source.rows()
+    for part in _parts(flat):
+        wide = torch.empty(part.shape, dtype=torch.float32, device=x.device)
+        families.fill(wide, family if family not in families.SPECIAL else "normal", own, rows)
+        if family == "sparse":
+            p = wide.abs_()
+            p[:, :1] += p.sum(dim=1, keepdim=True).eq_(0)
+            p /= p.sum(dim=1, keepdim=True)
+        elif family in {"ties", "small_ints", "peaks", "constant_rows", "masked"}:
+            p = wide.softmax(dim=1)
+        else:
+            p = wide.clamp_(-100, 100).mul_(2).softmax(dim=1)
+        part.copy_(p)
+
+
+def _range(low: float, high: float) -> Callable[[torch.Tensor, torch.Generator], None]:
+    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
+        x.uniform_(low, high, generator=generator)
+
+    return fill
+
+
+def _power(low: float, high: float, sign: float = 1) -> Callable[[torch.Tensor, torch.Generator], None]:
+    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
+        x.uniform_(low, high, generator=generator).exp2_().mul_(sign)
+
+    return fill
+
+
+def _near(centre: float, spread: float) -> Callable[[torch.Tensor, torch.Generator], None]:
+    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
+        x.normal_(generator=generator).mul_(spread).add_(centre)
+
+    return fill
+
+
+def _rotary(part: str) -> Callable[[torch.Tensor, torch.Generator], None]:
+    """Fill with real cosines and sines: position along the axis before the last, frequency along the last."""
+
+    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
+        del generator
+        rows = x.shape[-2] if x.dim() > 1 else 1
+        half = (x.shape[-1] + 1) // 2
+        places = torch.arange(rows, dtype=torch.float32, device=x.device).view(-1, 1)
+        steps = torch.arange(half, dtype=torch.float32, device=x.device)
+        angles = places * _BASE ** (-steps / half)
+        halves = {"cos_sin": (angles.cos(), angles.sin()), "cos": (angles.cos(),) * 2, "sin": (angles.sin(),) * 2}
+        table = torch.cat(halves[part], dim=1)[:, : x.shape[-1]]
+        x.copy_(table if x.dim() > 1 else table[0])
+
+    return fill
+
+
+_RANGED: Final = {
+    "unit_weight": _near(1, 0.1),
+    "bias": _near(0, 0.2),
+    "scale": _power(-1, 1),
+    "weight_scale": _power(-1, 1),
+    "cos_sin": _rotary("cos_sin"),
+    "cos": _rotary("cos"),
+    "sin": _rotary("sin"),
+    "temperature": _range(0.5, 1.5),
+    "top_p": _range(0.05, 0.95),
+    "min_p": _range(0.02, 0.3),
+    "uniform": _range(0.001, 0.999),
+    "a_log": _range(-0.7, 1.4),
+    "negative": _power(-2, 2, -1),
+    "log_decay": _power(-6, 0, -1),
+    "decay": _range(0.05, 0.99),
+}
