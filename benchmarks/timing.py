@@ -1,0 +1,153 @@
+"""The device clock against Kineto: bias, spread, A/A, and what a measurement costs. Needs a CUDA card; no arguments.
+
+For each kernel and size: five measurements of 20 launches for each of two names of the same callable, taken in turn,
+then one torch.profiler session of 50 launches with the same L2 flush. `bias` compares the medians; `CV` is the
+spread over the launches of one measurement, the median of ten; `A/A` the largest difference of two measurements'
+medians taken in turn; `cost` the wall time of 20 launches with their reading.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pytest_flashinfer.worker.clock import Clock, Span, open_clock
+from pytest_flashinfer.worker.timing import LAUNCHES, disagreement, warm_up
+
+Call = Callable[[], object]
+HIDDEN = 4096
+REPEATS = 5
+KINETO_LAUNCHES = 50
+FIRST = """
+import sys, time, torch
+sys.path.insert(0, sys.argv[1])
+x = torch.ones(4096, device="cuda"); x.mul_(1.0); torch.cuda.synchronize()
+from pytest_flashinfer.worker.clock import open_clock
+start = time.perf_counter()
+clock = open_clock("cuda:0")
+opened = time.perf_counter()
+for _ in range(20):
+    with clock.span():
+        x.mul_(1.0)
+source = clock.read()[-1].source
+print(1e3 * (opened - start), 1e3 * (time.perf_counter() - opened), source)
+"""
+
+
+@triton.jit
+def _rmsnorm(x, w, y, h: tl.constexpr, block: tl.constexpr):  # noqa: ANN001, ANN202 - Triton's own types
+    row = tl.program_id(0)
+    column = tl.arange(0, block)
+    value = tl.load(x + row * h + column, mask=column < h, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(value * value) / h + 1e-6)
+    weight = tl.load(w + column, mask=column < h).to(tl.float32)
+    tl.store(y + row * h + column, value * scale * weight, mask=column < h)
+
+
+def rmsnorm(batch: int) -> Call:
+    """Return a call of the Triton kernel on `batch` rows of bf16."""
+    x = torch.randn(batch, HIDDEN, device="cuda", dtype=torch.bfloat16)
+    w, y = torch.randn(HIDDEN, device="cuda", dtype=torch.bfloat16), torch.empty_like(x)
+    return lambda: _rmsnorm[(batch,)](x, w, y, HIDDEN, 4096, num_warps=8)
+
+
+def gemm(m: int) -> Call:
+    """Return a call of cuBLAS on [m, 4096] x [4096, 4096] of fp16."""
+    a = torch.randn(m, HIDDEN, device="cuda", dtype=torch.float16)
+    b = torch.randn(HIDDEN, HIDDEN, device="cuda", dtype=torch.float16)
+    out = torch.empty(m, HIDDEN, device="cuda", dtype=torch.float16)
+    return lambda: torch.mm(a, b, out=out)
+
+
+def timed(clock: Clock, call: Call) -> tuple[list[Span], float]:
+    """Return the spans of one measurement and its wall cost in seconds."""
+    start = time.perf_counter()
+    for _ in range(LAUNCHES):
+        with clock.span():
+            call()
+    spans = clock.read()
+    return spans, time.perf_counter() - start
+
+
+def kineto(call: Call) -> tuple[float, int]:
+    """Return the median span of `call` in seconds, by torch.profiler with the same flush before each launch."""
+    scratch = torch.empty(2 * torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(KINETO_LAUNCHES):
+            scratch.fill_(1)
+            call()
+        torch.cuda.synchronize()
+    calls: list[list[tuple[int, int]]] = []
+    events = [event for event in profile.profiler.kineto_results.events() if "CUDA" in str(event.device_type())]
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        if "FillFunctor" in event.name() or "Memset" in event.name():
+            calls.append([])
+        elif calls and event.duration_ns() and "Sync" not in event.name():
+            calls[-1].append((event.start_ns(), event.start_ns() + event.duration_ns()))
+    spans = [max(end for _, end in own) - min(start for start, _ in own) for own in calls if own]
+    return statistics.median(spans) * 1e-9, len(spans)
+
+
+def row(clock: Clock, call: Call) -> dict[str, Any]:
+    """Return the figures of one kernel by the device clock."""
+    warm_up(clock, call)
+    results = [timed(clock, call) for _ in range(2 * REPEATS)]
+    medians = [statistics.median(span.seconds for span in spans) for spans, _ in results]
+    spreads = [
+        statistics.stdev(span.seconds for span in spans) / statistics.mean(span.seconds for span in spans)
+        for spans, _ in results
+    ]
+    pairs = zip(medians[::2], medians[1::2], strict=True)
+    flat = [span for spans, _ in results for span in spans]
+    return {
+        "seconds": statistics.median(medians),
+        "cv": statistics.median(spreads),
+        "pair": max(abs(a - b) / min(a, b) for a, b in pairs),
+        "host": statistics.median(span.host_seconds for span in flat),
+        "events": statistics.median(span.event_seconds for span in flat),
+        "cost": statistics.median(cost for _, cost in results),
+        "note": " ".join({span.source for span in flat} | ({"LATE"} if any(span.late for span in flat) else set())),
+        "disagreement": disagreement(flat),
+    }
+
+
+def main() -> None:
+    """Measure and print the table."""
+    command = [sys.executable, "-c", FIRST, str(Path(__file__).resolve().parents[1])]
+    firsts = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
+    torch.zeros(1, device="cuda")
+    clock = open_clock("cuda:0")
+    calls = [(f"rmsnorm h4096 batch {n}", rmsnorm(n)) for n in (1, 64, 1024, 8804)]
+    calls += [(f"gemm n4096 k4096 m {m}", gemm(m)) for m in (1, 64, 1024, 8192)]
+    rows = [(name, call, row(clock, call)) for name, call in calls]
+    start = time.perf_counter()
+    kineto(calls[0][1])
+    session = time.perf_counter() - start
+    by_kineto = [kineto(call) for _, call, _ in rows]
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, cold L2")
+    for opened, first, source in firsts:
+        print(f"fresh process: open {float(opened):.1f} ms, first 20 launches {float(first):.1f} ms ({source})")
+    print(f"torch.profiler: first session {session:.2f} s")
+    print(f"{'':26}{'clock us':>9}{'kineto us':>10}{'bias %':>8}{'CV %':>7}{'A/A %':>7}{'events us':>10}", end="")
+    print(f"{'host us':>9}{'cost ms':>9}  source")
+    for (name, _, found), (other, count) in zip(rows, by_kineto, strict=True):
+        print(f"{name:26}{found['seconds'] * 1e6:9.2f}{other * 1e6:10.2f}", end="")
+        print(f"{100 * (found['seconds'] / other - 1):8.2f}{100 * found['cv']:7.2f}{100 * found['pair']:7.2f}", end="")
+        print(f"{found['events'] * 1e6:10.2f}{found['host'] * 1e6:9.1f}{found['cost'] * 1e3:9.2f}", end="")
+        short = "" if count == KINETO_LAUNCHES else f" (kineto: {count} launches)"
+        print(f"  {found['note']}{short} {found['disagreement'] or ''}")
+
+
+if __name__ == "__main__":
+    main()
