@@ -58,9 +58,9 @@ def read_folder(folder: Path) -> Found:
             return _broken(path, f"missing table [{name}]: see the solution kit's config.toml")
     language = str(tables["build"].get("language", "")).lower()
     root = next(place for place in _source_folders(folder, language) if place.is_dir())
-    sources, faults = _read_sources(root)
+    sources, faults, remarks = _read_sources(folder, root)
     raw: dict[str, Any] = {key: tables["solution"][key] for key in _KNOWN if key in tables["solution"]}
-    notes = _defaults(raw, folder.name)
+    notes = [*_defaults(raw, folder.name), *remarks]
     rest = {key: value for key, value in tables["solution"].items() if key not in _KNOWN}
     others = {key: value for key, value in config.items() if key not in tables}
     raw |= {"spec": dict(tables["build"]), "sources": sources, **rest, **others}
@@ -96,30 +96,36 @@ def _source_folders(folder: Path, language: str) -> tuple[Path, ...]:
     return (inner / language, inner, folder) if language.isidentifier() else (inner, folder)
 
 
-def _read_sources(root: Path) -> tuple[list[dict[str, str]], list[Fault]]:
+def _read_sources(folder: Path, root: Path) -> tuple[list[dict[str, str]], list[Fault], list[str]]:
+    """Read all text below a folder for sources alone, only what has a source's suffix beside a `config.toml`."""
     sources: list[dict[str, str]] = []
     faults: list[Fault] = []
-    for path in _source_paths(root):
+    notes: list[str] = []
+    for path in _source_paths(root, any_suffix=root != folder):
         text, reason = read_text(path, MAX_SOURCE)
-        if text is None:
+        name = path.relative_to(root).as_posix()
+        if text is not None:
+            sources.append({"path": name, "content": text})
+        elif path.suffix in SUFFIXES:
             faults.append(Fault(path, None, "", reason or "cannot be read"))
         else:
-            sources.append({"path": path.relative_to(root).as_posix(), "content": text})
+            notes.append(f"{name} is left out: {reason}")
     if len(sources) > MAX_FILES:
         faults.append(Fault(root, None, "", f"more than {MAX_FILES} source files: is this the solution's own folder?"))
         del sources[MAX_FILES:]
-    return sources, faults
+    return sources, faults, notes
 
 
-def _source_paths(root: Path) -> list[Path]:
-    """Source files below `root`, links out of it and hidden folders left aside, at most one more than allowed."""
+def _source_paths(root: Path, *, any_suffix: bool) -> list[Path]:
+    """Files below `root`, links out of it and hidden folders left aside, at most one more than allowed."""
     inside = root.resolve()
     found: list[Path] = []
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
         for name in sorted(names):
             path = Path(folder, name)
-            if path.suffix in SUFFIXES and path.is_file() and path.resolve().is_relative_to(inside):
+            wanted = path.suffix in SUFFIXES or (any_suffix and not name.startswith("."))
+            if wanted and path.is_file() and path.resolve().is_relative_to(inside):
                 found.append(path)
         if len(found) > MAX_FILES:
             break

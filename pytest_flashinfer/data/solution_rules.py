@@ -40,7 +40,7 @@ def unsafe_path(path: str) -> str | None:
         return "has a backslash or control character: write plain '/' paths"
     if path.startswith(("/", "~")) or PureWindowsPath(path).drive:
         return "is absolute: write it from the solution's folder"
-    if plain.split("/")[0] == "..":
+    if ".." in path.split("/"):
         return "leaves the solution's folder: refused"
     return "is a folder, not a file" if plain == "." or path.endswith("/") else None
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LANGUAGES = ("python", "triton", "cuda", "cpp", "tilelang", "cutedsl", "cutlass", "cutile")
+ANY_HARDWARE = ("any",)  # written where none is named, since other tools want at least one
 _LANGUAGE_NAMES = {"c++": "cpp", "cxx": "cpp", "cute_dsl": "cutedsl", "cute-dsl": "cutedsl", "pytorch": "python"}
 _BINDING_NAMES = {"tvm_ffi": "tvm-ffi", "tvmffi": "tvm-ffi"}
 
@@ -98,6 +99,7 @@ def build(raw: dict[str, Any]) -> model.Solution:
     spec = Reader(read.need("spec", dict), ("spec",))
     file, _, function = spec.need("entry_point", str).partition("::")
     by_destination = spec.take("destination_passing_style", bool)
+    hardware = spec.texts("target_hardware")
     solution = model.Solution(
         name=read.need("name", str),
         definition=read.need("definition", str),
@@ -107,7 +109,7 @@ def build(raw: dict[str, Any]) -> model.Solution:
         entry_function=function,
         sources=_sources(read),
         destination_passing=by_destination is not False,
-        target_hardware=spec.texts("target_hardware"),
+        target_hardware=() if hardware == ANY_HARDWARE else hardware,
         dependencies=spec.texts("dependencies"),
         binding=spec.take("binding", str),
         description=read.take("description", str),

@@ -17,7 +17,8 @@ def recognises(draft: Draft) -> bool:
     raw, tags = draft.raw, draft.raw.get("tags")
     if any(isinstance(tag, str) and tag.startswith(_TAG) for tag in (tags if isinstance(tags, list) else ())):
         return True
-    return any(isinstance(raw.get(key), str) for key in ("init", "check", "definition"))
+    absent = "reference" in raw and raw["reference"] is None
+    return absent or any(isinstance(raw.get(key), str) for key in ("init", "check", "definition"))
 
 
 def translate(draft: Draft) -> None:
