@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,31 +24,31 @@ SHOWN_AXES = 3  # axes in an item's id; the uuid that follows tells the rest apa
 class DefinitionFile(pytest.Module):
     """A definition's JSON file, collected as the shared module of checks."""
 
+    definition: Definition | None
+    solutions: list[str]
+    workloads: dict[str, Workload]
+
     def _getobj(self) -> Any:
         return checks
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield the checks that this file can carry: a broken file has its schema check only."""
         session = self.config.stash[SESSION]
-        loaded = session.dataset.load(self.path)
-        self.definition: Definition | None = loaded.value
-        self.solutions: list[str] = []
-        self.workloads: dict[str, Workload] = {}
-        if self.definition is not None:
-            name = self.definition.name
-            self.extra_keyword_matches.update((name, self.definition.op_type, *self.definition.tags))
-            self.add_marker(pytest.mark.definition(name=name, op_type=self.definition.op_type))
-            if not session.is_duplicate(self.path):
-                self.solutions = session.solution_keys(name)
-                self.workloads = session.workloads_in_scope(self.path, self.definition)
+        self.definition = definition = session.dataset.load(self.path).value
+        self.solutions, self.workloads = [], {}
+        if definition is not None:
+            self.extra_keyword_matches.update((definition.name, definition.op_type, *definition.tags))
+            self.add_marker(pytest.mark.definition(name=definition.name, op_type=definition.op_type))
+            self.solutions = session.solution_keys(definition)
+            self.workloads = session.workloads(self.path, definition)
         return super().collect()
 
     def _genfunctions(self, name: str, funcobj: Any) -> Iterator[pytest.Function]:
         wanted = inspect.signature(funcobj).parameters
         absent = {
-            "definition": self.definition is None,
             "solution": not self.solutions,
             "workload": not self.workloads,
+            "reference": self.definition is None,
         }
         if any(absent.get(argument, False) for argument in wanted):
             return  # pytest would make a skipped item of an empty parameter set; there is nothing to run here
@@ -55,9 +56,64 @@ class DefinitionFile(pytest.Module):
             item.__class__ = KernelItem  # pytest builds the items of a module itself and takes no item class
             yield item
 
+    def raise_faults(self) -> None:
+        """Raise SchemaFailed with every fault of the file; warnings and notes become pytest warnings."""
+        problems = self.config.stash[SESSION].problems(self.path)
+        faults = [str(fault) for fault in problems if fault.kind == "fault"]
+        for problem in problems:
+            if problem.kind != "fault":
+                warnings.warn(pytest.PytestWarning(str(problem)), stacklevel=2)
+        if faults:
+            raise SchemaFailed("\n".join(faults))
+
+    @property
+    def workload_file(self) -> Path | None:
+        """Where a new workload line of this definition belongs."""
+        return self.config.stash[SESSION].workload_file(self.path)
+
+
+class SchemaFailed(AssertionError):  # noqa: N818 - what pytest reports
+    """A file is not valid; one line per fault."""
+
 
 class KernelItem(pytest.Function):
     """A check of one definition, reported at the definition's file rather than at `checks.py`."""
+
+    def setup(self) -> None:
+        """Say in the report's properties whose item this is, then set the fixtures up."""
+        file = self.getparent(DefinitionFile)
+        assert file is not None
+        params = self.callspec.params if hasattr(self, "callspec") else {}
+        if "solution" in params and file.definition is not None:
+            entry = self.config.stash[SESSION].solutions[params["solution"]]
+            facts = {"definition": file.definition.name, "solution": params["solution"], "author": entry.solution.author}
+            self.user_properties += [(f"fib_{key}", value) for key, value in facts.items()]
+            self.user_properties.append(("fib_check", self.originalname))
+            if "workload" in params:
+                self.user_properties.append(("fib_workload", params["workload"]))
+        super().setup()
+
+    def runtest(self) -> None:
+        """Run the check. A solution is not blamed for a reference or for data that fail: its item is skipped."""
+        from pytest_flashinfer.inputs.errors import InputsError
+        from pytest_flashinfer.judge.answers import ReferenceFailed
+
+        try:
+            super().runtest()
+        except (InputsError, ReferenceFailed) as error:
+            kind = "reference fails" if isinstance(error, ReferenceFailed) else "no inputs"
+            if "solution" in self.fixturenames:
+                pytest.skip(f"{kind}: {error}")
+            pytest.fail(f"INVALID_REFERENCE: {kind}: {error}", pytrace=False)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
+        """Show a verdict as its own few lines; anything else as pytest does, for it is a fault of the plugin."""
+        if isinstance(excinfo.value, SchemaFailed):
+            return str(excinfo.value)
+        text = getattr(excinfo.value, "text", None)
+        if callable(text):
+            return f"{text()}\n  replay: {self.config.stash[SESSION].replay(self.nodeid)}"
+        return super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the JSON file, the line (from 0) of what is checked, and the item's name."""

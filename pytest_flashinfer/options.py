@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 IniType = Literal["string", "paths", "linelist", "bool"]
+LEVELS = 3  # a definition lies at most this deep in its data set: definitions/<op_type>/<name>.json
 Scope = Literal["auto", "smoke", "full"]
 
 
@@ -50,29 +51,110 @@ def _seed(text: str) -> int:
 
 
 DECLARATIONS: tuple[Declaration, ...] = (
-    Declaration("definitions", "paths", "folder or file of definitions (default: definitions/)", repeat=True, metavar="PATH"),
+    Declaration(
+        "definitions", "paths", "folder or file of definitions (default: definitions/)", repeat=True, metavar="PATH"
+    ),
     Declaration("solutions", "paths", "folder or file of solutions to check and time", repeat=True, metavar="PATH"),
     Declaration(
-        "workloads", "paths", "folder or file of workload lines (default: workloads/ beside the definitions)", repeat=True, metavar="PATH"
+        "workloads",
+        "paths",
+        "folder or file of workload lines (default: workloads/ beside the definitions)",
+        repeat=True,
+        metavar="PATH",
     ),
-    Declaration("device", "string", "auto, cpu, cuda or cuda:N; auto takes the first visible card, else the CPU", "auto"),
-    Declaration("require_gpu", "bool", "fail at once where there is no CUDA card (for CI on GPU runners)", default=False, flag=True),
-    Declaration("scope", "string", "smoke: the few smallest, most different workloads; full: all (default: full on CUDA, smoke on the CPU)",
-                "auto", choices=("auto", "smoke", "full")),
-    Declaration("timeout", "string", "seconds that one call of a solution may take (default: 60)", 60.0, float, metavar="SECONDS"),
-    Declaration("build_timeout", "string", "seconds that building a solution may take (default: 600)", 600.0, float, metavar="SECONDS"),
-    Declaration("seed", "string", "seed of all inputs, to replay a run (default: drawn anew for each run and printed)", None, _seed, metavar="N"),
-    Declaration("tolerance", "linelist", "'rtol=1e-3 atol=1e-2', optionally after op_type=..., definition=... or output=...:"
-                " replaces the computed bound", repeat=True, metavar="TEXT"),
-    Declaration("examples", "string", "sizes and inputs that test_sizes tries for each solution (default: 100)", 100, int, metavar="N"),
-    Declaration("seconds", "string", "seconds that test_sizes may take for each solution (default: 10)", 10.0, float, metavar="SECONDS"),
-    Declaration("layouts", "string", "memory layout of inputs in test_sizes: contiguous, or strided as well", "contiguous",
-                choices=("contiguous", "strided")),
-    Declaration("save_failures", "bool", "append the workload line of a failure that test_sizes found to the definition's workloads",
-                default=False, flag=True),
-    Declaration("policy", "string", "custom-kernel: a solution declared triton or cuda that leaves the work to library kernels fails",
-                "any", choices=("any", "custom-kernel")),
-    Declaration("cache", "string", "state of the L2 cache before each timed launch (default: cold)", "cold", choices=("cold", "warm")),
+    Declaration(
+        "device", "string", "auto, cpu, cuda or cuda:N; auto takes the first visible card, else the CPU", "auto"
+    ),
+    Declaration(
+        "require_gpu",
+        "bool",
+        "fail at once where there is no CUDA card (for CI on GPU runners)",
+        default=False,
+        flag=True,
+    ),
+    Declaration(
+        "scope",
+        "string",
+        "smoke: the few smallest, most different workloads; full: all (default: full on CUDA, smoke on the CPU)",
+        "auto",
+        choices=("auto", "smoke", "full"),
+    ),
+    Declaration(
+        "timeout",
+        "string",
+        "seconds that one call of a solution may take (default: 60)",
+        60.0,
+        float,
+        metavar="SECONDS",
+    ),
+    Declaration(
+        "build_timeout",
+        "string",
+        "seconds that building a solution may take (default: 600)",
+        600.0,
+        float,
+        metavar="SECONDS",
+    ),
+    Declaration(
+        "seed",
+        "string",
+        "seed of all inputs, to replay a run (default: drawn anew for each run and printed)",
+        None,
+        _seed,
+        metavar="N",
+    ),
+    Declaration(
+        "tolerance",
+        "linelist",
+        "'rtol=1e-3 atol=1e-2', optionally after op_type=..., definition=... or output=...:"
+        " replaces the computed bound",
+        repeat=True,
+        metavar="TEXT",
+    ),
+    Declaration(
+        "examples",
+        "string",
+        "sizes and inputs that test_sizes tries for each solution (default: 100)",
+        100,
+        int,
+        metavar="N",
+    ),
+    Declaration(
+        "seconds",
+        "string",
+        "seconds that test_sizes may take for each solution (default: 10)",
+        10.0,
+        float,
+        metavar="SECONDS",
+    ),
+    Declaration(
+        "layouts",
+        "string",
+        "memory layout of inputs in test_sizes: contiguous, or strided as well",
+        "contiguous",
+        choices=("contiguous", "strided"),
+    ),
+    Declaration(
+        "save_failures",
+        "bool",
+        "append the workload line of a failure that test_sizes found to the definition's workloads",
+        default=False,
+        flag=True,
+    ),
+    Declaration(
+        "policy",
+        "string",
+        "custom-kernel: a solution declared triton or cuda that leaves the work to library kernels fails",
+        "any",
+        choices=("any", "custom-kernel"),
+    ),
+    Declaration(
+        "cache",
+        "string",
+        "state of the L2 cache before each timed launch (default: cold)",
+        "cold",
+        choices=("cold", "warm"),
+    ),
     Declaration("traces", "string", "folder to which one trace line per evaluation is appended", None, metavar="DIR"),
 )
 
@@ -140,6 +222,8 @@ def read(config: pytest.Config) -> Options:
         values[name] = tuple(_existing(name, path, invocation) for path in values[name] or ())
     if not values["definitions"]:
         values["definitions"] = _default_definitions(config)
+    if not values["workloads"]:
+        values["workloads"] = tuple(dict.fromkeys(filter(None, map(_workloads_beside, values["definitions"]))))
     if values["seed"] is None:
         values["seed"] = secrets.randbits(32)
         config.option.fib_seed = values["seed"]  # pytest-xdist hands config.option to its workers
@@ -187,6 +271,14 @@ def _default_definitions(config: pytest.Config) -> tuple[Path, ...]:
     raise pytest.UsageError(
         f"no definitions: there is no folder definitions/ in {config.invocation_params.dir}; name one with --fib-definitions=PATH"
     )
+
+
+def _workloads_beside(definitions: Path) -> Path | None:
+    """Return the folder workloads/ of the data set that a definition folder or file belongs to."""
+    for base in (definitions, *definitions.parents[:LEVELS]):
+        if (base / "workloads").is_dir():
+            return base / "workloads"
+    return None
 
 
 def scope_of(options: Options, *, cuda: bool) -> Literal["smoke", "full"]:

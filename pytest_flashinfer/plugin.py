@@ -9,6 +9,7 @@ import pytest
 from pytest_flashinfer import options
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from pathlib import Path
 
     from pytest_flashinfer.collect import DefinitionFile
@@ -69,15 +70,23 @@ class FlashInferPlugin:
         return self.session.header()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        """Hand every outcome to the reports."""
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Add what the solution printed to the report of its item."""
         report = yield
-        self.session.record(item, call, report)
+        solution = getattr(item, "funcargs", {}).get("solution")
+        if call.when == "call" and hasattr(solution, "take_log"):
+            log = solution.take_log()
+            if log:
+                report.sections.append(("Captured output of the solution", log))
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print one table per definition."""
-        self.session.summary(terminalreporter)
+        from pytest_flashinfer.report import terminal
+
+        terminal.summary(terminalreporter)
 
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""

@@ -1,0 +1,72 @@
+"""The checks that every definition runs. A definition's JSON file is collected as this module; read it first.
+
+A case holds concrete inputs. `solution.run` calls the kernel in a process of its own; `reference` is asked only
+afterwards, in another one; `compare` decides. A conftest.py beside the definitions overrides the fixtures `inputs`,
+`tolerance` and `compare` for its folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_flashinfer import stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+    from pytest_flashinfer.collect import DefinitionFile
+    from pytest_flashinfer.data.model import Workload
+    from pytest_flashinfer.inputs.recipe import Recipe
+    from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.judging import Compare
+    from pytest_flashinfer.making import Cases
+    from pytest_flashinfer.searching import SizeSearch
+    from pytest_flashinfer.testing import UnderTest
+    from pytest_flashinfer.timing import Timing
+
+
+def test_schema(definition_file: DefinitionFile) -> None:
+    """The definition, its workloads and its solutions are valid; every fault is named at once."""
+    definition_file.raise_faults()
+
+
+def test_reference(workload: Workload, cases: Cases, reference: Answers) -> None:
+    """The reference runs on a workload and yields the shapes and dtypes that the definition declares."""
+    reference.answer(cases.first(workload))
+
+
+def test_correct(solution: UnderTest, workload: Workload, cases: Cases, reference: Answers, compare: Compare) -> None:
+    """Called again and again on the same storage with other contents, the kernel gives the reference's answers."""
+    for call in solution.run(cases.repeated(workload)):
+        compare(call, reference.answer(call.case))
+
+
+def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, compare: Compare, search: SizeSearch) -> None:
+    """Sizes, structures and values that the contract allows do not break it; a failure is shrunk to the smallest."""
+
+    def check(axes: Mapping[str, int], recipe: Recipe) -> None:
+        for call in solution.run(cases.drawn(axes, recipe)):
+            compare(call, reference.answer(call.case))
+
+    search.run(check)
+
+
+@pytest.mark.benchmark(timer=stopwatch.now)
+def test_speed(  # noqa: PLR0913 - fixtures
+    solution: UnderTest,
+    workload: Workload,
+    cases: Cases,
+    reference: Answers,
+    compare: Compare,
+    timing: Timing,
+    benchmark: BenchmarkFixture,
+) -> None:
+    """How long a call takes. The timed calls are checked calls: each has inputs of its own and a judged output."""
+    calls = timing.run(solution, cases, workload)
+    for call in calls:
+        compare(call, reference.answer(call.case))
+    timing.report(benchmark, calls)

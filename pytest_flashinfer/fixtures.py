@@ -1,0 +1,129 @@
+"""The fixtures of `checks.py`; `inputs`, `tolerance` and `compare` are the ones to override beside a definition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_flashinfer.stash import SESSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_flashinfer.collect import DefinitionFile
+    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.judge.tolerance import Tolerance
+    from pytest_flashinfer.judging import Compare
+    from pytest_flashinfer.making import Cases, Inputs
+    from pytest_flashinfer.searching import SizeSearch
+    from pytest_flashinfer.session import FibSession
+    from pytest_flashinfer.testing import UnderTest
+    from pytest_flashinfer.timing import Timing
+
+
+@pytest.fixture(scope="session")
+def fib_session(pytestconfig: pytest.Config) -> FibSession:
+    """What all items of the run share."""
+    return pytestconfig.stash[SESSION]
+
+
+@pytest.fixture(scope="module")
+def definition_file(request: pytest.FixtureRequest) -> DefinitionFile:
+    """The definition's file as it was collected, with its solutions and workloads."""
+    return request.node  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def definition(definition_file: DefinitionFile) -> Definition:
+    """The definition that the file holds."""
+    assert definition_file.definition is not None  # of a broken file only the schema check is collected
+    return definition_file.definition
+
+
+@pytest.fixture
+def workload(request: pytest.FixtureRequest, definition_file: DefinitionFile) -> Workload:
+    """One workload of the definition."""
+    return definition_file.workloads[request.param]
+
+
+@pytest.fixture(scope="module")
+def solution(request: pytest.FixtureRequest, fib_session: FibSession, definition: Definition) -> Iterator[UnderTest]:
+    """One solution in a process of its own: built once for all its items."""
+    under_test = fib_session.under_test(request.param, definition)
+    yield under_test
+    under_test.close()
+
+
+@pytest.fixture(scope="module")
+def reference(fib_session: FibSession, definition: Definition) -> Iterator[Answers]:
+    """The truth about a case, from the reference in a process of its own."""
+    answers = fib_session.answers(definition)
+    yield answers
+    answers.close()
+
+
+@pytest.fixture
+def inputs(definition: Definition, definition_file: DefinitionFile, fib_session: FibSession) -> Inputs:
+    """Make the inputs of a case; override it to change one input or all.
+
+    Called with sizes, a recipe and, for a listed workload, that workload; returns values by input name.
+    """
+    from pytest_flashinfer.making import default_inputs
+
+    return default_inputs(definition, str(fib_session.device), fib_session.data_root(definition_file.path))
+
+
+@pytest.fixture
+def cases(definition: Definition, inputs: Inputs, fib_session: FibSession) -> Cases:
+    """Turn workloads and drawn sizes into cases with concrete inputs."""
+    from pytest_flashinfer.making import Cases
+
+    return Cases(definition, inputs, fib_session.options.seed)
+
+
+@pytest.fixture
+def tolerance() -> Tolerance:
+    """What is tolerated in place of the computed bound: nothing by default; override it to say otherwise."""
+    from pytest_flashinfer.judge.tolerance import Tolerance
+
+    return Tolerance()
+
+
+@pytest.fixture
+def compare(
+    request: pytest.FixtureRequest, tolerance: Tolerance, definition: Definition, fib_session: FibSession
+) -> Compare:
+    """Compare what a call produced with the truth, and raise with the reason where it is wrong."""
+    from pytest_flashinfer.judging import Compare, Record
+
+    named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
+    return Compare(fib_session.tolerance(definition, named, tolerance), Record(request.node))
+
+
+@pytest.fixture(scope="module")
+def reference_kernel(fib_session: FibSession, definition: Definition) -> Iterator[UnderTest]:
+    """The reference as a solution among others, to be timed as they are."""
+    kernel = fib_session.reference_kernel(definition)
+    yield kernel
+    kernel.close()
+
+
+@pytest.fixture
+def timing(request: pytest.FixtureRequest, fib_session: FibSession, reference_kernel: UnderTest) -> Timing:
+    """Time a solution and its reference, and hand the durations to pytest-benchmark."""
+    from pytest_flashinfer.timing import Timing
+
+    return Timing(request.node, fib_session, reference_kernel)
+
+
+@pytest.fixture
+def search(
+    request: pytest.FixtureRequest, fib_session: FibSession, definition: Definition, definition_file: DefinitionFile
+) -> SizeSearch:
+    """Look for the smallest sizes and inputs that break a solution."""
+    from pytest_flashinfer.searching import SizeSearch
+
+    listed = fib_session.listed(definition_file.path)
+    return SizeSearch(request.node, definition, listed, fib_session)

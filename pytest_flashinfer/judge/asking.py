@@ -1,0 +1,120 @@
+"""The judge's end of the oracle: lays inputs into an arena, asks the reference's worker, reads the truth back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_flashinfer.worker.client import Worker
+from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
+from pytest_flashinfer.worker.memory import Arena
+
+from .floats import canonical, is_float
+from .reference import storage
+from .truth import OutputSpec, OutputTruth, Truth
+
+HANDLER = "pytest_flashinfer.judge.oracle"
+_COPIED = 1 << 28  # bytes of truth that are copied out of the arena; more stays a view of it until the next question
+_PARTS = ("native", "wide", "allowance", "undecided")
+
+
+class Oracle:
+    """Asks one worker (handler `HANDLER`) about one reference, again and again on the same storage.
+
+    Methods may raise the errors of the worker floor; `CallFailed` of kind "reference" means that the reference itself failed.
+    """
+
+    def __init__(self, worker: Worker, device: str) -> None:
+        self.worker = worker
+        self.device = device
+        self.arena = Arena(device)
+
+    def build(self, reference: str, folder: Path, *, entry: str = "run", style: str = "return", timeout: float = 120) -> None:
+        """Load the reference's source in the worker."""
+        self.worker.build({"reference": reference, "entry": entry, "style": style}, folder, timeout)
+
+    def ask(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, OutputSpec],
+        *,
+        timeout: float = 120,
+        **options: Any,
+    ) -> Truth:
+        """Return the truth for these inputs; options as in `evaluate`: `seed`, `operands`, `budget`, `seconds`."""
+        packing = _Packing()
+        arguments = [_argument(name, value, packing) for name, value in inputs.items()]
+        wanted = [_request(name, spec, packing) for name, spec in outputs.items()]
+        if self.arena.reserve(packing.end):
+            self.worker.share(self.arena)
+        for name, slot in packing.slots.items():
+            if name in inputs:
+                slot.tensor_of(self.arena.data).copy_(inputs[name])
+        if self.device != "cpu":
+            torch.cuda.synchronize(self.device)
+        reply = self.worker.call({"inputs": arguments, "outputs": wanted, **options}, timeout)
+        facts = {str(each["name"]): each for each in reply["outputs"]}
+        truths = {name: self._read(name, spec, facts[name], packing) for name, spec in outputs.items()}
+        notes = tuple(map(str, reply["notes"]))
+        return Truth(truths, str(reply["how"]), bool(reply["nan_inputs"]), notes, dict(reply["seconds"]))
+
+    def close(self) -> None:
+        """Give the arena back. The worker is closed by its owner."""
+        self.arena.close()
+
+    def _read(self, name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: _Packing) -> OutputTruth:
+        parts: dict[str, torch.Tensor | None] = {}
+        for part in _PARTS:
+            slot = packing.slots.get(f"{name}\0{part}")
+            held = slot.tensor_of(self.arena.data) if slot is not None and facts[part] else None
+            parts[part] = held.clone() if held is not None and packing.end <= _COPIED else held
+        return OutputTruth(
+            name,
+            spec.dtype,
+            **parts,
+            how=str(facts["how"]),
+            exact=bool(facts["exact"]),
+            widened=float(facts["widened"]),
+            notes=tuple(map(str, facts["notes"])),
+        )
+
+
+class _Packing:
+    """Slots one behind the other, without guard zones: the reference is trusted with its own memory."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, Slot] = {}
+        self.end = 0
+
+    def add(self, key: str, size: tuple[int, ...], dtype: torch.dtype) -> dict[str, Any]:
+        elements = 1
+        for length in size:
+            elements *= length
+        extent = elements * dtype.itemsize
+        slot = Slot(key, self.end, extent, extent, size, contiguous(size), dtype)
+        self.slots[key] = slot
+        self.end += -(-max(extent, 1) // ALIGNMENT) * ALIGNMENT
+        return slot.message()
+
+
+def _argument(name: str, value: Any, packing: _Packing) -> dict[str, Any]:
+    if isinstance(value, torch.Tensor):
+        return {"name": name, "slot": packing.add(name, tuple(value.shape), value.dtype)}
+    if isinstance(value, float):
+        return {"name": name, "float": value.hex()}
+    return {"name": name, "value": value}
+
+
+def _request(name: str, spec: OutputSpec, packing: _Packing) -> dict[str, Any]:
+    """Ask for the parts that an output of this dtype has; 16-bit outputs need no more than float32 for the truth."""
+    size, dtype = storage(spec)
+    parts: dict[str, torch.dtype | None] = {"native": dtype, "undecided": torch.bool, "wide": None, "allowance": None}
+    if is_float(spec.dtype):
+        parts["wide"] = torch.float64 if canonical(spec.dtype) in ("float32", "float64") else torch.float32
+        parts["allowance"] = parts["wide"]
+    slots = {part: None if kind is None else packing.add(f"{name}\0{part}", size, kind) for part, kind in parts.items()}
+    shape = None if spec.shape is None else list(spec.shape)
+    return {"name": name, "dtype": spec.dtype, "shape": shape, "optional": spec.optional, "param": spec.param, **slots}

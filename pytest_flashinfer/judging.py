@@ -1,0 +1,131 @@
+"""What the `compare` fixture returns: from a call and the truth to a pass or the reason why not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.vacuity import probe
+from pytest_flashinfer.judge.verdict import Verdict, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from pytest_flashinfer.judge.comparison import Comparison
+    from pytest_flashinfer.judge.tolerance import Tolerance
+    from pytest_flashinfer.judge.truth import Truth
+    from pytest_flashinfer.worker.case import Case
+    from pytest_flashinfer.worker.errors import WorkerError
+    from pytest_flashinfer.worker.runner import RunResult
+
+_MALFORMED = {"count", "shape", "dtype", "type", "device"}  # violations after which an output has no values to compare
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a solution: what it produced, or the error with which it ended."""
+
+    case: Case
+    result: RunResult | None = None
+    error: WorkerError | None = None
+
+
+class Failed(AssertionError):  # noqa: N818 - what pytest reports
+    """A solution is wrong; the text is for its author, the first line stands for all of it."""
+
+    def __init__(self, verdict: Verdict, case: Case | None = None, log: str = "") -> None:
+        self.verdict = verdict
+        self.case = case
+        self.log = log
+        self.hint = ""
+        super().__init__(verdict.summary)
+
+    def text(self) -> str:
+        """Return the failure in about ten lines."""
+        lines = [f"{self.verdict.status}: {self.verdict.summary}"]
+        details = self.verdict.details.splitlines()
+        lines += [f"  {line}" for line in details if line != self.verdict.summary]
+        if self.case is not None:
+            lines.append(f"  case: {describe(self.case)}")
+        return "\n".join([*lines, *self.hint.splitlines()])
+
+
+class Record:
+    """Facts about an item that junit, traces and tables show."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self.item = item
+
+    def set(self, name: str, value: object) -> None:
+        """Set one fact; the last value stands."""
+        properties = self.item.user_properties
+        properties[:] = [(key, old) for key, old in properties if key != name]
+        properties.append((name, value))
+
+    def raise_to(self, name: str, value: float) -> None:
+        """Keep the largest value of a fact over the calls of an item."""
+        known = dict(self.item.user_properties).get(name)
+        self.set(name, value if known is None else max(value, float(str(known))))
+
+
+class Compare:
+    """Compares every output of a call and decides. Raises Failed."""
+
+    def __init__(self, tolerance: Tolerance, record: Record) -> None:
+        self.tolerance = tolerance
+        self.record = record
+        self._probed = False
+
+    def __call__(self, call: Call, truth: Truth) -> None:
+        """Raise Failed where the call is wrong, or where the tolerance would let any cheap answer pass."""
+        verdict = self.verdict(call, truth)
+        self.record.set("status", verdict.status)
+        for name, value in (("max_abs", verdict.max_abs), ("max_rel", verdict.max_rel), ("bound_share", verdict.share)):
+            if value is not None and math.isfinite(value):
+                self.record.raise_to(name, value)
+        if not verdict.passed:
+            log = call.error.log if call.error is not None else call.result.log if call.result is not None else ""
+            raise Failed(verdict, call.case, log)
+        if not self._probed:
+            self._probed = True
+            self._refuse_vacuous(call.case, truth)
+
+    def verdict(self, call: Call, truth: Truth) -> Verdict:
+        """Decide about one call."""
+        if call.error is not None:
+            return decide(error=call.error)
+        assert call.result is not None
+        return decide(self._comparisons(call.result, call.case, truth), violations=call.result.violations)
+
+    def _comparisons(self, result: RunResult, case: Case, truth: Truth) -> Sequence[Comparison]:
+        malformed = {each.tensor for each in result.violations if each.kind in _MALFORMED}
+        return [
+            compare(
+                result.outputs.get(name),
+                output,
+                self.tolerance,
+                equal_nan=truth.nan_inputs,
+                poison=math.nan,
+                inputs=case.values,
+            )
+            for name, output in truth.outputs.items()
+            if name not in malformed and "" not in malformed
+        ]
+
+    def _refuse_vacuous(self, case: Case, truth: Truth) -> None:
+        refused = [each for each in probe(truth, self.tolerance, inputs=case.values) if each.refused]
+        if refused:
+            text = f"vacuous: {refused[0].reason}: tighten the tolerance"
+            raise Failed(Verdict("INVALID_REFERENCE", text), case)
+
+
+def describe(case: Case) -> str:
+    """Return sizes and recipe in one line."""
+    axes = ", ".join(f"{name}={size}" for name, size in case.axes.items() if name not in case.definition.const_axes)
+    recipe: dict[str, Any] = case.recipe.to_json()
+    made = ", ".join(f"{name}={value}" for name, value in recipe.items())
+    return f"{axes}; {made}; call: {case.variant}"

@@ -1,0 +1,94 @@
+"""From workloads and drawn sizes to cases with concrete inputs; what the `inputs` and `cases` fixtures return."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.inputs.axes import solve_axes
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.variant import variant
+from pytest_flashinfer.worker.case import Case, shapes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pytest_flashinfer.data.model import Definition, Workload
+
+Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
+SMALL_BYTES = 1 << 24  # inputs up to this size are called more often
+REPEATS: tuple[str, ...] = ("fresh", "same_ends", "permuted")
+
+
+def default_inputs(definition: Definition, device: str, root: Path | None) -> Inputs:
+    """Return the maker that follows the contract; `root` is where the data set's stored tensors lie."""
+
+    def make(axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
+        return make_inputs(definition, axes, recipe, device=device, workload=workload, root=root)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Makes the cases of one definition. All inputs follow from `seed`, the run's own."""
+
+    definition: Definition
+    inputs: Inputs
+    seed: int
+
+    def first(self, workload: Workload) -> Case:
+        """Return the first case of a listed workload. Raises the errors of inputs/errors.py."""
+        recipe = _recipe_of(workload) or Recipe(self._derive(workload.uuid))
+        return self._case(solve_axes(self.definition, workload.axes), recipe, workload)
+
+    def drawn(self, axes: Mapping[str, int], recipe: Recipe) -> list[Case]:
+        """Return two cases for drawn sizes: the same storage, other contents."""
+        first = self._case(axes, recipe, None)
+        return [first, *self._variants(first, ("same_ends",))]
+
+    def repeated(self, workload: Workload) -> list[Case]:
+        """Return a workload's cases: fresh contents, contents that look alike, then the first again."""
+        first = self.first(workload)
+        kinds = REPEATS if first.nbytes <= SMALL_BYTES else REPEATS[1:2]
+        return [first, *self._variants(first, kinds), *([first] if first.nbytes <= SMALL_BYTES else [])]
+
+    def timed(self, workload: Workload, rounds: int) -> Iterator[Case]:
+        """Yield `rounds` cases, every one with contents that no earlier call had seen."""
+        case = self.first(workload)
+        yield case
+        for number in range(1, rounds):
+            case = self._variant(case, "fresh", f"timed {number}")
+            yield case
+
+    def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
+        values = self.inputs(axes, recipe, workload)
+        return Case(self.definition, axes, recipe, values, shapes_of(self.definition, axes), workload=workload)
+
+    def _variants(self, first: Case, kinds: tuple[str, ...]) -> Iterator[Case]:
+        case = first
+        for number, kind in enumerate(kinds):
+            case = self._variant(case, kind, f"{number} {kind}")
+            yield case
+
+    def _variant(self, case: Case, kind: str, name: str) -> Case:
+        device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
+        generator = torch.Generator(device).manual_seed(self._derive(f"{case.recipe.seed} {name}"))
+        return case.with_values(variant(case.values, self.definition, kind, generator), name)
+
+    def _derive(self, what: str) -> int:
+        """Return a seed of 32 bits that follows from the run's seed and a purpose."""
+        text = f"{self.seed} {self.definition.name} {what}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def _recipe_of(workload: Workload) -> Recipe | None:
+    """Return the recipe that a saved failure carries."""
+    record = workload.extra.get("recipe")
+    return Recipe.from_json(record) if isinstance(record, dict) else None

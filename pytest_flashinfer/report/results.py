@@ -1,0 +1,112 @@
+"""Outcomes of items as plain records, gathered from the properties that every report carries (also across xdist)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished item: `check` is the test function's name, `status` the verdict where there was one."""
+
+    definition: str
+    solution: str
+    author: str
+    check: str
+    workload: str | None
+    outcome: str
+    status: str | None = None
+    latency: float | None = None  # seconds
+    speedup: float | None = None
+    roofline: float | None = None  # share of the card's limit, 1 = at the limit
+    bound_share: float | None = None  # largest |error| over tolerated error
+    message: str = ""
+
+    @classmethod
+    def from_properties(cls, properties: Iterable[tuple[str, object]], outcome: str, message: str) -> Result | None:
+        """Return the record of a report, or `None` for an item that belongs to no solution."""
+        values: Mapping[str, Any] = dict(properties)
+        if "fib_solution" not in values:
+            return None
+        return cls(
+            definition=values["fib_definition"],
+            solution=values["fib_solution"],
+            author=values["fib_author"],
+            check=values["fib_check"],
+            workload=values.get("fib_workload"),
+            outcome=outcome,
+            status=values.get("status"),
+            latency=values.get("latency_s"),
+            speedup=values.get("speedup"),
+            roofline=values.get("roofline"),
+            bound_share=values.get("bound_share"),
+            message=message,
+        )
+
+
+@dataclass
+class Standing:
+    """How one solution did on one definition; failures never enter a latency or a speedup."""
+
+    solution: str
+    author: str
+    passed: int = 0
+    total: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+    speedups: list[float] = field(default_factory=list)
+    rooflines: list[float] = field(default_factory=list)
+    bound_share: float | None = None
+
+    def add(self, result: Result) -> None:
+        """Count one item."""
+        if result.outcome == "skipped":
+            return
+        self.total += 1
+        if result.outcome == "failed":
+            self.failures[result.status or "FAILED"] += 1
+            return
+        self.passed += 1
+        if result.bound_share is not None:
+            self.bound_share = max(self.bound_share or 0.0, result.bound_share)
+        for values, value in (
+            (self.latencies, result.latency),
+            (self.speedups, result.speedup),
+            (self.rooflines, result.roofline),
+        ):
+            if value is not None:
+                values.append(value)
+
+    @property
+    def latency(self) -> float | None:
+        """Median over workloads, in seconds."""
+        return median(self.latencies) if self.latencies else None
+
+    @property
+    def speedup(self) -> tuple[float, float, float] | None:
+        """Geometric mean, smallest and largest speedup over the reference."""
+        if not self.speedups:
+            return None
+        mean = math.exp(sum(math.log(value) for value in self.speedups) / len(self.speedups))
+        return mean, min(self.speedups), max(self.speedups)
+
+
+def standings(results: Iterable[Result]) -> dict[str, list[Standing]]:
+    """Return the solutions of every definition, best first: all right before partly wrong, then by speedup."""
+    tables: dict[str, dict[str, Standing]] = {}
+    for result in results:
+        rows = tables.setdefault(result.definition, {})
+        rows.setdefault(result.solution, Standing(result.solution, result.author)).add(result)
+    return {name: sorted(rows.values(), key=_rank) for name, rows in sorted(tables.items())}
+
+
+def _rank(row: Standing) -> tuple[float, float, str]:
+    failed = sum(row.failures.values())
+    return failed, -(row.speedup[0] if row.speedup else 0.0), row.solution

@@ -1,0 +1,155 @@
+"""The search for the smallest case that fails: known failures, then edges, then hypothesis, which also shrinks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.inputs.recipe import Recipe
+
+if TYPE_CHECKING:
+    from hypothesis.database import ExampleDatabase
+    from hypothesis.strategies import SearchStrategy
+
+Drawn = tuple[dict[str, int], Recipe]
+Check = Callable[[Drawn], Exception | None]
+SHRINK_SECONDS = 20.0  # beyond the time limit, once a failure is known
+
+
+@dataclass
+class Outcome:
+    """What a search found. `failure` belongs to `smallest`; both are `None` where nothing failed."""
+
+    tried: int = 0
+    smallest: Drawn | None = None
+    failure: Exception | None = None
+    out_of_time: bool = False
+
+
+@dataclass
+class Search:
+    """Runs `check` over drawn cases. It returns the failure of a case, or `None`; each case is checked once.
+
+    `edges` come first and in order, then draws from `strategy`. `simpler(drawn)` yields cases that are simpler than a
+    failing one. `examples` bounds the cases before a failure, `seconds` their time.
+    """
+
+    check: Check
+    edges: Iterable[Drawn]
+    strategy: SearchStrategy[Drawn]
+    simpler: Callable[[Drawn], Iterable[Drawn]]
+    examples: int
+    seconds: float
+    seed: int | None = None
+    database: ExampleDatabase | None = None
+    key: bytes = b""
+    outcome: Outcome = field(default_factory=Outcome)
+    _known: dict[str, Exception | None] = field(default_factory=dict)
+    _deadline: float = 0.0
+
+    def run(self) -> Outcome:
+        """Search; the smallest failing case is saved, so that the next run starts at it."""
+        self._deadline = time.monotonic() + self.seconds
+        for drawn in (*self._saved(), *self.edges):
+            if self.outcome.tried >= self.examples or self._late():
+                break
+            if self._outcome(drawn) is not None:
+                self._fail(drawn)
+                break
+        else:
+            self._draw(self.examples - self.outcome.tried)
+        self._simplify()
+        if self.outcome.smallest is not None and self.database is not None:
+            self.database.save(self.key, _text(self.outcome.smallest).encode())
+        return self.outcome
+
+    def _outcome(self, drawn: Drawn) -> Exception | None:
+        text = _text(drawn)
+        if text not in self._known:
+            if self._late():
+                self.outcome.out_of_time = True
+                return None  # hypothesis sees a pass and ends; what is known stays known, so nothing looks flaky
+            self.outcome.tried += 1
+            self._known[text] = self.check(drawn)
+        return self._known[text]
+
+    def _late(self) -> bool:
+        return time.monotonic() > self._deadline
+
+    def _fail(self, drawn: Drawn) -> None:
+        if self.outcome.smallest is None:
+            self._deadline = time.monotonic() + SHRINK_SECONDS
+        self.outcome.smallest, self.outcome.failure = drawn, self._known[_text(drawn)]
+
+    def _simplify(self) -> None:
+        """Step to a simpler case as long as one fails; what hypothesis shrank by choices ends small in sizes too."""
+        while self.outcome.smallest is not None and not self._late():
+            simpler = self.simpler(self.outcome.smallest)
+            failing = next((drawn for drawn in simpler if self._outcome(drawn) is not None), None)
+            if failing is None:
+                return
+            self._fail(failing)
+
+    def _draw(self, examples: int) -> None:
+        """Let hypothesis draw cases and shrink what fails; the last failure it replays is the smallest."""
+        import hypothesis
+
+        if examples <= 0 or self._late():
+            return
+
+        @hypothesis.settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            report_multiple_bugs=False,
+            print_blob=False,
+            phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(self.strategy)
+        def every(drawn: Drawn) -> None:
+            if self._outcome(drawn) is not None:
+                self._fail(drawn)
+                raise CaseFailed
+
+        seeded = every if self.seed is None else hypothesis.seed(self.seed)(every)
+        try:
+            seeded()
+        except CaseFailed:
+            return
+
+    def _saved(self) -> list[Drawn]:
+        if self.database is None:
+            return []
+        texts = sorted(self.database.fetch(self.key), key=lambda text: (len(text), text))
+        found = [_parsed(text) for text in texts]
+        for text, drawn in zip(texts, found, strict=True):
+            if drawn is None or self._outcome(drawn) is None:
+                self.database.delete(self.key, text)
+        return [drawn for drawn in found if drawn is not None]
+
+
+class CaseFailed(Exception):  # noqa: N818 - never leaves this module; one type and one place make one bug to hypothesis
+    """A drawn case failed."""
+
+
+def database_key(node_id: str) -> bytes:
+    """Return the key of one item: two items never mix their failures."""
+    return b"pytest-flashinfer:" + hashlib.sha256(node_id.encode()).digest()
+
+
+def _text(drawn: Drawn) -> str:
+    axes, recipe = drawn
+    return json.dumps({"axes": axes, "recipe": recipe.to_json()}, sort_keys=True)
+
+
+def _parsed(text: bytes) -> Drawn | None:
+    try:
+        record: dict[str, Any] = json.loads(text)
+        return dict(record["axes"]), Recipe.from_json(record["recipe"])
+    except (ValueError, KeyError, TypeError):
+        return None  # written by another version; the caller deletes it

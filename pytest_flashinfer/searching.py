@@ -1,0 +1,125 @@
+"""What the `search` fixture returns: the smallest sizes and inputs that break a solution."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_flashinfer.inputs.edges import edge_cases
+from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
+from pytest_flashinfer.inputs.shrink import simpler
+from pytest_flashinfer.inputs.strategies import case_strategy
+from pytest_flashinfer.judge.answers import ReferenceFailed
+from pytest_flashinfer.judging import Failed, Record
+from pytest_flashinfer.scope import elements
+from pytest_flashinfer.search import Drawn, Outcome, Search, database_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.inputs.recipe import Layout, Recipe
+    from pytest_flashinfer.session import FibSession
+
+ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
+
+
+class SizeSearch:
+    """Draws cases for one item and runs a check on them."""
+
+    def __init__(
+        self, item: pytest.Item, definition: Definition, listed: Sequence[Workload], session: FibSession
+    ) -> None:
+        options = session.options
+        self.item = item
+        self.definition = definition
+        self.listed = [workload.axes for workload in listed]
+        self.options = options
+        self.layouts: tuple[Layout, ...] = ("contiguous", "strided") if options.layouts == "strided" else ("contiguous",)
+        least = elements(definition, dict.fromkeys(definition.var_axes, 1))
+        self.budget = 2 * least + ELEMENTS[session.device.kind]
+
+    def run(self, check: Callable[[Mapping[str, int], Recipe], None]) -> None:
+        """Search for a case in which `check` raises Failed; raises that of the smallest one found.
+
+        A case whose inputs cannot be made, or which the reference itself cannot do, is not a case.
+        """
+        skipped: list[Exception] = []
+
+        def outcome(drawn: Drawn) -> Exception | None:
+            try:
+                check(*drawn)
+            except (InputsError, ReferenceFailed) as error:
+                skipped.append(error)
+            except Failed as failed:
+                if failed.verdict.status == "COMPILE_ERROR":
+                    raise
+                return failed
+            return None
+
+        try:
+            found = self._search(outcome).run()
+        except Unsatisfiable as error:
+            pytest.skip(str(error))
+        Record(self.item).set("tried", found.tried)
+        if found.failure is not None:
+            raise self._explained(found)
+        if skipped and len(skipped) == found.tried:
+            pytest.skip(f"no case could be judged; the last: {skipped[-1]}")
+
+    def _search(self, outcome: Callable[[Drawn], Exception | None]) -> Search:
+        import hypothesis
+
+        listed, limits = self.listed, {"layouts": self.layouts}
+        forced = self.item.config.getoption("hypothesis_seed", None)
+        return Search(
+            outcome,
+            edge_cases(self.definition, listed, self.budget, **limits),
+            case_strategy(self.definition, listed, self.budget, **limits),
+            lambda drawn: simpler(self.definition, *drawn),
+            self.options.examples,
+            self.options.seconds,
+            seed=self.options.seed if forced is None else None,
+            database=hypothesis.settings.default.database if hypothesis.settings.default else None,
+            key=database_key(self.item.nodeid),
+        )
+
+    def _explained(self, found: Outcome) -> Failed:
+        failed, drawn = found.failure, found.smallest
+        assert isinstance(failed, Failed)
+        assert drawn is not None
+        line = workload_line(self.definition, *drawn, failed.case.values if failed.case else {})
+        failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
+        if self.options.save_failures:
+            failed.hint += f"\n  {self._save(line)}"
+        return failed
+
+    def _save(self, line: str) -> str:
+        file = self.item.getparent(pytest.Module)
+        path = getattr(file, "workload_file", None)
+        if path is None:
+            return "--fib-save-failures: no workload folder is known; name one with --fib-workloads=DIR"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known = path.read_text(encoding="utf-8") if path.exists() else ""
+        if line in known.splitlines():
+            return f"already in {path}"
+        with path.open("a", encoding="utf-8") as out:
+            out.write(("\n" if known and not known.endswith("\n") else "") + line + "\n")
+        return f"appended to {path}"
+
+
+def workload_line(definition: Definition, axes: Mapping[str, int], recipe: Recipe, values: Mapping[str, Any]) -> str:
+    """Return the line that replays a drawn case: its recipe makes the same inputs again."""
+    sizes = {name: size for name, size in axes.items() if name not in definition.const_axes}
+    record = recipe.to_json()
+    name = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([definition.name, sizes, record], sort_keys=True))
+    inputs = {key: _descriptor(values.get(key)) for key in definition.inputs if key not in recipe.absent}
+    workload = {"uuid": str(name), "axes": sizes, "inputs": inputs, "recipe": record}
+    return json.dumps({"definition": definition.name, "solution": None, "workload": workload, "evaluation": None})
+
+
+def _descriptor(value: Any) -> dict[str, Any]:
+    return {"type": "scalar", "value": value} if isinstance(value, (bool, int, float, str)) else {"type": "random"}

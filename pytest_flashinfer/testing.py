@@ -1,0 +1,61 @@
+"""A solution under test: what the `solution` fixture returns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.judge.verdict import decide
+from pytest_flashinfer.judging import Call, Failed
+from pytest_flashinfer.worker.errors import BuildFailed, WorkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_flashinfer.data.model import Solution
+    from pytest_flashinfer.worker.case import Case
+    from pytest_flashinfer.worker.kernel import Kernel
+    from pytest_flashinfer.worker.runner import Cache
+
+
+class UnderTest:
+    """Calls one solution in its own process; `log` is what it printed since it was last taken."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.log = ""
+
+    @property
+    def solution(self) -> Solution:
+        """The solution as it was read."""
+        return self.kernel.solution
+
+    def run(self, cases: Iterable[Case], *, cache: Cache | None = None) -> list[Call]:
+        """Call once for each case, all of one shape, in this order and on the same storage.
+
+        A call that raised, crashed or hung ends the list and carries its error. Raises Failed where the solution
+        does not build.
+        """
+        todo = list(cases)
+        calls: list[Call] = []
+        try:
+            for result in self.kernel.calls([case.values for case in todo], todo[0].outputs, cache=cache):
+                calls.append(Call(todo[len(calls)], result))
+                self.log += result.log
+        except BuildFailed as error:
+            raise Failed(decide(error=error), log=error.log) from error
+        except WorkerError as error:
+            self.log += error.log
+            if self.kernel.build_failed:
+                raise Failed(decide(error=error), log=error.log) from error
+            done = calls[: len(todo) - 1]
+            return [*done, Call(todo[len(done)], error=error)]
+        return calls
+
+    def take_log(self) -> str:
+        """Return what was printed, and forget it."""
+        log, self.log = self.log, ""
+        return log
+
+    def close(self) -> None:
+        """End the process."""
+        self.kernel.close()

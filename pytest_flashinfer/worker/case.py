@@ -1,0 +1,91 @@
+"""One case: a definition at given sizes with concrete inputs, and what a call must produce."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.inputs.axes import output_shapes
+from pytest_flashinfer.inputs.dtypes import is_packed, torch_dtype
+from pytest_flashinfer.inputs.errors import Unsatisfiable
+from pytest_flashinfer.worker.layout import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_flashinfer.data.model import Definition, TensorSpec, Workload
+    from pytest_flashinfer.inputs.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """`values` are the inputs in the definition's order: tensors, numbers or `None`.
+
+    `shapes` are the outputs' shapes as they are stored, `()` for a Python scalar. `variant` tells calls on the same
+    sizes apart.
+    """
+
+    definition: Definition
+    axes: Mapping[str, int]
+    recipe: Recipe
+    values: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]]
+    variant: str = "first"
+    workload: Workload | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return what decides the inputs: cases of one run with equal keys have equal inputs."""
+        recipe = json.dumps(self.recipe.to_json(), sort_keys=True)
+        uuid = self.workload.uuid if self.workload is not None else None
+        return (self.definition.name, tuple(sorted(self.axes.items())), recipe, uuid, self.variant)
+
+    @property
+    def outputs(self) -> list[Output]:
+        """Return what a call must produce, in the definition's order."""
+        return [_output(name, spec, self.shapes[name]) for name, spec in self.definition.outputs.items()]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that the input tensors take."""
+        return sum(value.nbytes for value in self.values.values() if isinstance(value, torch.Tensor))
+
+    def with_values(self, values: Mapping[str, Any], variant: str) -> Case:
+        """Return a case of the same sizes with other contents."""
+        return replace(self, values=values, variant=variant)
+
+
+def shapes_of(definition: Definition, axes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every output as it is stored. Raises Unsatisfiable where no size decides one."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, shape in output_shapes(definition, axes).items():
+        sizes = [size for size in shape or () if size is not None]
+        if len(sizes) != len(shape or ()):
+            raise Unsatisfiable(f"shape of output {name}", "no input and no constraint decides one of its axes")
+        shapes[name] = tuple(sizes)
+    return shapes
+
+
+def _output(name: str, spec: TensorSpec, shape: tuple[int, ...]) -> Output:
+    return Output(
+        name,
+        shape,
+        torch_dtype(spec.dtype),
+        strides=None if spec.dim_order is None else _strides(shape, spec.dim_order),
+        optional=spec.optional or spec.param is not None,
+        scalar=spec.shape is None,
+        also=(torch.int8, torch.float4_e2m1fn_x2) if is_packed(spec.dtype) else (),
+        inplace=spec.param,
+    )
+
+
+def _strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a tensor whose axes lie in memory in `order`, the outermost first."""
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(strides)

@@ -1,0 +1,116 @@
+"""A solution as the judge calls it: built when first needed, in a process of its own, started anew after a death."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_flashinfer.data.model import Definition, Solution
+    from pytest_flashinfer.worker.client import Worker
+    from pytest_flashinfer.worker.layout import Output
+    from pytest_flashinfer.worker.pool import Pool
+    from pytest_flashinfer.worker.runner import Cache, RunResult, Value
+
+
+def cache_folder() -> Path:
+    """Return the folder under which compiled kernels outlive a run: `$XDG_CACHE_HOME/pytest-flashinfer`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pytest-flashinfer"
+
+
+def build_request(definition: Definition, solution: Solution, device: str, folder: Path) -> dict[str, Any]:
+    """Return what a worker needs to build `solution`: its sources and the names of the tensors, nothing else."""
+    return {
+        "language": solution.language,
+        "binding": solution.binding,
+        "entry_file": solution.entry_file,
+        "entry_function": solution.entry_function,
+        "sources": [{"path": source.path, "content": source.content} for source in solution.sources],
+        "destination_passing": solution.destination_passing,
+        "inputs": list(definition.inputs),
+        "outputs": list(definition.outputs),
+        "device": "cpu" if device == "cpu" else "cuda:0",
+        "cache": str(folder),
+        "caches": ["cold", "warm"],
+    }
+
+
+class Kernel:
+    """One solution on one device. `timeout` and `build_timeout` are in seconds, for one call and for building.
+
+    `inplace` maps an output to the input that it is written back into. Methods raise the errors of errors.py; a build
+    that failed is not tried again.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        definition: Definition,
+        solution: Solution,
+        *,
+        timeout: float = 60.0,
+        build_timeout: float = 600.0,
+    ) -> None:
+        self.pool = pool
+        self.solution = solution
+        self.timeout = timeout
+        self.build_timeout = build_timeout
+        self.folder = cache_folder() / "solutions" / solution.digest[:32]
+        self.request = build_request(definition, solution, pool.device, self.folder)
+        self.inplace = {name: spec.param for name, spec in definition.outputs.items() if spec.param}
+        self._worker: Worker | None = None
+        self._runner: Runner | None = None
+        self._failure: BuildFailed | WorkerDied | WorkerTimedOut | None = None
+
+    def build(self) -> Runner:
+        """Return the runner of a live worker, building first where there is none."""
+        if self._failure is not None:
+            raise self._failure
+        if self._runner is not None and self._worker is not None and self._worker.alive:
+            return self._runner
+        self.close()
+        self._worker = self.pool.worker()
+        try:
+            self._worker.build(self.request, self.folder, self.build_timeout)
+        except (BuildFailed, WorkerDied, WorkerTimedOut) as error:
+            self._failure = error
+            self.close()
+            raise
+        self._runner = Runner(self._worker, self.pool.device, destination=self.solution.destination_passing)
+        return self._runner
+
+    def calls(
+        self, contents: Iterable[Mapping[str, Value]], outputs: Sequence[Output], *, cache: Cache | None = None
+    ) -> Iterator[RunResult]:
+        """Call once for each of `contents`, all of one shape, on the same storage; with `cache` the calls are timed.
+
+        Results are yielded as they come. When all are there, late changes join their violations, and device times
+        are filled in.
+        """
+        runner = self.build()
+        for inputs in contents:
+            result = runner.run(inputs, outputs, timeout=self.timeout, cache=cache, may_modify=self.inplace.values())
+            for name in set(result.missing) & set(self.inplace):
+                result.outputs[name] = runner.read_input(self.inplace[name])
+            yield result
+        runner.settle()
+        runner.read_clock()
+
+    @property
+    def build_failed(self) -> bool:
+        """Whether building ended in an error, which every later call repeats."""
+        return self._failure is not None
+
+    def close(self) -> None:
+        """End the process; the next call starts another."""
+        if self._runner is not None:
+            self._runner.close()
+        if self._worker is not None:
+            self._worker.close()
+        self._runner = self._worker = None
