@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.build.errors import BuildError
+from pytest_flashinfer.build.interpreter import repair
 from pytest_flashinfer.build.python import PythonBuilder
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TritonBuilder(PythonBuilder):
-    """Imports the entry file once Triton's interpreter is known to be on where there is no card.
+    """Imports the entry file once Triton's interpreter is known to be on, and to round rightly, where there is no card.
 
     `@triton.jit` reads its kernel's source with `inspect`, which works because the sources are real files.
     """
@@ -29,4 +30,6 @@ class TritonBuilder(PythonBuilder):
         # Triton reads the variable once, when it is first imported: setting it here could be too late.
         if request["device"] == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
             raise BuildError("Triton on the CPU needs TRITON_INTERPRET=1 in the environment before triton is imported")
+        if request["device"] == "cpu":
+            repair()
         return super().build(request, folder)

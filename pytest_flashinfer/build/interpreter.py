@@ -1,0 +1,47 @@
+"""Triton's CPU interpreter, made to round as the hardware does.
+
+Its own conversion to bfloat16 and 8-bit floats cuts the mantissa off, or rounds without the carry into the exponent
+(seen in Triton 3.6 to 3.9): half of a correct kernel's bfloat16 results would be one ulp low, and 127.97 would become
+64 in float8_e4m3. A kernel must not be blamed for that, so conversions to narrower types go through torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+_NARROW = {"bf16": "bfloat16", "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2"}
+_WIDE = ("fp32", "fp64", "fp16", "bf16")
+
+
+def repair() -> None:
+    """Replace the interpreter's conversion of floats to narrower ones; safe to call again."""
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+    original = interpreter._convert_float  # noqa: SLF001 - Triton offers no hook for it
+    if getattr(original, "rounds_to_nearest", False):
+        return
+    toward_zero = interpreter._ir.ROUNDING_MODE.RTZ  # noqa: SLF001
+    interpreter._convert_float = _rounding(original, toward_zero)  # noqa: SLF001
+
+
+def _rounding(original: Callable[..., Any], toward_zero: object) -> Callable[..., Any]:
+    import numpy as np
+    import torch
+
+    def convert(data: np.ndarray[Any, Any], source: Any, target: Any, rounding: object) -> np.ndarray[Any, Any]:
+        """Return the bits of `data` in the `target` type; numpy knows no bfloat16, so its values travel as bits."""
+        narrower = target.primitive_bitwidth < source.primitive_bitwidth
+        if not narrower or rounding == toward_zero or str(target) not in _NARROW or str(source) not in _WIDE:
+            return original(data, source, target, rounding)  # type: ignore[no-any-return]
+        flat = torch.from_numpy(np.ascontiguousarray(data).reshape(-1))
+        values = flat.view(torch.bfloat16) if str(source) == "bf16" else flat
+        bits = values.to(getattr(torch, _NARROW[str(target)])).view(torch.int16 if str(target) == "bf16" else torch.uint8)
+        return bits.numpy().view(f"uint{target.primitive_bitwidth}").reshape(data.shape)
+
+    convert.rounds_to_nearest = True  # type: ignore[attr-defined]
+    return convert
