@@ -75,6 +75,10 @@ class FlashInferPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add what the solution printed to the report of its item."""
         report = yield
+        verdict = getattr(call.excinfo.value, "verdict", None) if call.excinfo is not None else None
+        if verdict is not None:
+            kept = [pair for pair in report.user_properties if pair[0] != "status"]
+            report.user_properties = [*kept, ("status", verdict.status)]
         solution = getattr(item, "funcargs", {}).get("solution")
         if call.when == "call" and hasattr(solution, "take_log"):
             log = solution.take_log()
