@@ -23,8 +23,12 @@ def readable(search: Iterable[str], environ: Mapping[str, str], hidden: Iterable
     contains a hidden one is replaced by its other children; one that lies inside a hidden folder stays allowed, so
     that a virtual environment below a hidden project root works.
     """
-    package = str(Path(__file__).resolve().parents[1])
-    wanted = [*_SYSTEM, "/proc", sys.prefix, sys.base_prefix, sys.exec_prefix, package, *search, *_editable()]
+    package = Path(__file__).resolve().parents[1]
+    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
+    # A checkout of this package, on sys.path for an editable install, holds definitions and solutions as well.
+    checkout = package.parent if (package.parent / "pyproject.toml").exists() else None
+    wanted = [path for path in search if Path(path).resolve() != checkout]
+    wanted += [*_SYSTEM, "/proc", *prefixes, str(package), *_editable()]
     wanted += [part for name in _VARIABLES for part in environ.get(name, "").split(os.pathsep)]
     secret = {path.resolve() for path in hidden}
     roots = {Path(path).resolve() for path in wanted if os.path.isabs(path) and os.path.exists(path)}  # noqa: PTH117, PTH110

@@ -134,7 +134,9 @@ class Worker:
         if isinstance(error, dict):
             kind, message, traceback = (str(error.get(key, ""))[:_CUT] for key in ("kind", "message", "traceback"))
             if kind == "device":
-                raise self._dies(message, traceback)
+                self._kill()
+                self.end = message
+                raise WorkerDied(message, f"{self.take_log()}\n{traceback}")
             raise CallFailed(kind, message, traceback, self.take_log())
         result = reply.get("ok")
         if not isinstance(result, dict):
@@ -177,9 +179,9 @@ class Worker:
 
     def _times_out(self, seconds: float) -> WorkerTimedOut:
         self._kill()
-        return WorkerTimedOut(seconds, self._final_log())
+        return WorkerTimedOut(seconds, self.take_log())
 
-    def _dies(self, why: str, traceback: str = "") -> WorkerDied:
+    def _dies(self, why: str) -> WorkerDied:
         """Kill what is left of the worker; the error says `why` and, where the process ended by itself, how."""
         deadline = time.monotonic() + (_GRACE if not why else 0.05)
         while self.number not in self.nursery.events and time.monotonic() < deadline:
@@ -190,7 +192,7 @@ class Worker:
         self._kill()
         how = ", then ended with ".join(filter(None, (why, own))) or "closed its connection to the judge"
         self.end = how
-        return WorkerDied(how, "\n".join(filter(None, (self._final_log(), traceback))))
+        return WorkerDied(how, self.take_log())
 
     def _kill(self) -> None:
         with contextlib.suppress(WorkerDied):
@@ -202,9 +204,6 @@ class Worker:
     def _finish(self) -> None:
         report = self.nursery.events[self.number]
         self.end, self.left = str(report["how"]), int(report["left"])
-
-    def _final_log(self) -> str:
-        return self._log.take()
 
 
 def private_folder() -> str:

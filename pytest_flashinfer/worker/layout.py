@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,24 +54,23 @@ class Slot:
         return base[self.at : self.at + self.extent]
 
     def words_of(self, base: torch.Tensor, word: torch.dtype) -> torch.Tensor:
-        """Return the elements of the slot in `base` as words of an integer dtype, in the tensor's own shape."""
+        """Return the elements of the slot in `base` as words of an integer dtype, in the tensor's shape.
+
+        An element that is larger than a word (complex128) adds a last axis.
+        """
         if not self.extent:
             return torch.empty(self.size, dtype=word, device=base.device)
-        if word.itemsize != self.dtype.itemsize:  # complex128: two words for each element
-            return self.bytes_of(base).view(word)
-        return self.bytes_of(base).view(word).as_strided(self.size, self.stride)
+        words = self.bytes_of(base).view(word)
+        each = self.dtype.itemsize // word.itemsize
+        if each == 1:
+            return words.as_strided(self.size, self.stride)
+        return words.as_strided((*self.size, each), (*(each * step for step in self.stride), 1))
 
     def tensor_of(self, base: torch.Tensor) -> torch.Tensor:
         """Return the slot in `base` as a tensor of its own shape, strides and dtype; no copy."""
         if not self.extent:
             return torch.empty(self.size, dtype=self.dtype, device=base.device)
         return self.bytes_of(base).view(self.dtype).as_strided(self.size, self.stride)
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether bytes lie between its elements."""
-        distinct = math.prod(size for size, stride in zip(self.size, self.stride, strict=True) if stride)
-        return self.extent > distinct * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -92,16 +90,12 @@ class Zone:
 
 @dataclass(frozen=True)
 class Layout:
-    """Slots of one signature. Outputs have two: `live`, the destination, and `snap`, its copy at return.
-
-    Bytes `[0, head)` hold the inputs and their guard zones: nothing there may change.
-    """
+    """Slots of one signature. Outputs have two: `live`, the destination, and `snap`, its copy at return."""
 
     inputs: Mapping[str, Slot]
     live: Mapping[str, Slot]
     snap: Mapping[str, Slot]
     zones: Sequence[Zone]
-    head: int
     total: int
 
 
@@ -122,13 +116,11 @@ def plan(inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output]) -> Layou
     total = _align(end + GUARD)
     zones.append(Zone(end, total, last, ""))
     count, produced = len(shapes), len(made)
-    head = zones[count].stop if produced else total
     return Layout(
         _named(slots[:count]),
         _named(slots[count : count + produced]),
         _named(slots[count + produced :]),
         zones,
-        head,
         total,
     )
 

@@ -32,6 +32,7 @@ spec.loader.exec_module(package)
 from pytest_flashinfer.worker.forkserver import main
 main(int(sys.argv[2]))
 """
+_PRELOAD = ["torch", "triton", "pytest_flashinfer.worker.child", "pytest_flashinfer.worker.solve"]
 START_SECONDS = 180.0  # a cold import of torch from a network disk
 _KILL_SECONDS = 20.0  # a process in the middle of a driver call ends late
 
@@ -64,7 +65,7 @@ class Nursery:
         self.channel = Channel(ours, FROM_WORKER)
         search = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(path)]  # noqa: PTH117
         with contextlib.suppress(Disconnected):
-            self.channel.send({"path": search, "preload": ["torch", "triton", "pytest_flashinfer.worker.child"]})
+            self.channel.send({"path": search, "preload": _PRELOAD})
 
     def wait_ready(self) -> list[str]:
         """Wait until the server has imported torch; returns its `sys.path`. Raises WorkerDied where it cannot."""

@@ -46,8 +46,8 @@ class Pool:
         self._warm: dict[str, Worker] = {}
         self._nursery = Nursery(device, self.env)
 
-    def worker(self, handler: str = SOLVE) -> Worker:
-        """Return a worker with the handler module imported, and begin to prepare the next one like it.
+    def worker(self, handler: str = SOLVE, *, successor: bool = True) -> Worker:
+        """Return a worker with the handler module imported; with `successor`, begin to prepare the next one like it.
 
         Raises WorkerDied where no worker can be started.
         """
@@ -59,7 +59,8 @@ class Pool:
         except WorkerDied:
             worker = self._fork(handler)
             worker.start()
-        self._warm[handler] = self._fork(handler)
+        if successor:
+            self._warm[handler] = self._fork(handler)
         return worker
 
     def warm(self, handler: str = SOLVE) -> None:

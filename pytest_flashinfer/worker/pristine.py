@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.worker.layout import Layout, Slot, Zone
 
-IMAGE_LIMIT = 1 << 28  # bytes; a larger arena would be held twice
+IMAGE_LIMIT = 1 << 26  # bytes; image, mask and difference take three times as much again
 _CHUNK = 1 << 28  # bytes compared in one operation
 
 
@@ -36,99 +36,140 @@ class Violation:
         return self.message
 
 
-class Pristine:
-    """Fills an arena for calls of one layout and finds what changed in it; `rng` draws guard bytes and poison."""
+class Imaged:
+    """A small arena with its image: one copy fills it, one masked comparison checks it."""
+
+    whole = True
 
     def __init__(self, layout: Layout, arena: torch.Tensor, rng: random.Random) -> None:
         self.layout = layout
         self.arena = arena[: layout.total]
-        self.poison = {name: poison.pattern(slot.dtype, rng) for name, slot in layout.live.items()}
-        self.whole = layout.total <= IMAGE_LIMIT
-        device = arena.device
-        generator = torch.Generator(device=device).manual_seed(rng.getrandbits(62))
-        size = layout.total if self.whole else layout.zones[0].stop
-        noise = torch.randint(0, 256, (size,), dtype=torch.uint8, device=device, generator=generator)
-        self.image = noise if self.whole else self.arena
-        if not self.whole:
-            for zone in layout.zones:
-                self.arena[zone.start : zone.stop] = noise[: zone.stop - zone.start]
-            self.digest = Digest(device, rng.getrandbits(62))
-            self.digests: dict[str, torch.Tensor] = {}
-        self._poison(self.image)
-        self._index = self._protected()
-        self._expected = self.image[self._index]
+        self.poison = _patterns(layout, rng)
+        self.image = _noise(layout.total, arena.device, rng)
+        _apply_poison(layout, self.image, self.poison)
+        self._masks: dict[frozenset[str], torch.Tensor] = {}
 
     def fill(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
         for name, slot in self.layout.inputs.items():
             _spread(slot.tensor_of(self.image)).copy_(_spread(inputs[name]))
-        if self.whole:
-            self.arena.copy_(self.image)
-            return
-        self._poison(self.arena)
-        self.arena[self._index] = self._expected
-        self.digests = {name: self.digest.of(slot.bytes_of(self.arena)) for name, slot in self.layout.inputs.items()}
+        self.arena.copy_(self.image)
 
     def changes(self, may_modify: frozenset[str]) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
-        zones = (self.arena[self._index] != self._expected).any()
-        if not self.whole:
-            slots = [slot for name, slot in self.layout.inputs.items() if name not in may_modify]
-            return [zones, *(self.digest.of(slot.bytes_of(self.arena)) != self.digests[slot.name] for slot in slots)]
-        if may_modify:
-            return [zones, *(self._input_changed(slot) for slot in self._kept(may_modify))]
-        head = self.layout.head
-        return [zones, differ(self.arena[:head], self.image[:head])]
+        return [self._difference(may_modify).any()]
 
     def explain(self, may_modify: frozenset[str]) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""
-        found = [violation for slot in self._kept(may_modify) for violation in self._input(slot)]
-        start = 0
-        changed = (self.arena[self._index] != self._expected).cpu()
+        changed = self._difference(may_modify).view(torch.uint8).cpu() != 0
+        found = [each for slot in self.layout.inputs.values() for each in self._input(slot, changed)]
         for zone in self.layout.zones:
-            length = zone.stop - zone.start
-            found += _guard(zone, changed[start : start + length])
-            start += length
-        if bool(changed[start:].any()):
-            found.append(Violation("guard", "", "wrote between the elements of a strided output"))
+            found += _guard(zone, changed[zone.start : zone.stop])
+        for name, slot in self.layout.live.items():
+            if bool(slot.bytes_of(changed).any()):
+                found.append(Violation("guard", name, f"wrote between the elements of the strided output {name}"))
+        return found
+
+    def _difference(self, may_modify: frozenset[str]) -> torch.Tensor:
+        """Return the arena's changes as 64-bit words, zero wherever changes are allowed."""
+        words = (self.arena.view(torch.int64), self.image.view(torch.int64))
+        return (words[0] ^ words[1]) & self._mask(may_modify).view(torch.int64)
+
+    def _mask(self, may_modify: frozenset[str]) -> torch.Tensor:
+        """Return the bytes that must stay: all but the elements of outputs and of inputs that may be modified."""
+        if may_modify not in self._masks:
+            mask = torch.full_like(self.image, 255)
+            free = [slot for name, slot in self.layout.inputs.items() if name in may_modify]
+            for slot in (*free, *self.layout.live.values(), *self.layout.snap.values()):
+                slot.words_of(mask, poison.word_type(slot.dtype)).fill_(0)
+            self._masks[may_modify] = mask
+        return self._masks[may_modify]
+
+    def _input(self, slot: Slot, changed: torch.Tensor) -> Iterator[Violation]:
+        if not bool(slot.bytes_of(changed).any()):
+            return
+        word = poison.word_type(slot.dtype)
+        elements = slot.words_of(self.arena, word) != slot.words_of(self.image, word)
+        count = int(elements.sum())
+        text = f"wrote between the elements of the strided input {slot.name}"
+        if count:
+            first = elements.nonzero()[0].tolist()
+            text = f"input {slot.name} was modified: {count} of {elements.numel()} elements, first at {first}"
+        yield Violation("input", slot.name, text)
+
+
+class Digested:
+    """A large arena without an image: guard zones are compared one by one, inputs by a keyed digest.
+
+    Bytes between the elements of strided outputs are not checked here.
+    """
+
+    whole = False
+
+    def __init__(self, layout: Layout, arena: torch.Tensor, rng: random.Random) -> None:
+        self.layout = layout
+        self.arena = arena[: layout.total]
+        self.poison = _patterns(layout, rng)
+        self._guard = _noise(max(zone.stop - zone.start for zone in layout.zones), arena.device, rng)
+        self._digest = Digest(arena.device, rng.getrandbits(62))
+        self._digests: dict[str, torch.Tensor] = {}
+
+    def fill(self, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
+        for name, slot in self.layout.inputs.items():
+            _spread(slot.tensor_of(self.arena)).copy_(_spread(inputs[name]))
+        _apply_poison(self.layout, self.arena, self.poison)
+        for zone in self.layout.zones:
+            self.arena[zone.start : zone.stop] = self._guard[: zone.stop - zone.start]
+        self._digests = {name: self._of(slot) for name, slot in self.layout.inputs.items()}
+
+    def changes(self, may_modify: frozenset[str]) -> list[torch.Tensor]:
+        """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
+        zones = [self._zone(zone).any() for zone in self.layout.zones]
+        return zones + [self._of(slot) != self._digests[slot.name] for slot in self._kept(may_modify)]
+
+    def explain(self, may_modify: frozenset[str]) -> list[Violation]:
+        """Say which inputs and guard zones changed, and how; waits for the device."""
+        found = [
+            Violation("input", slot.name, f"input {slot.name} was modified")
+            for slot in self._kept(may_modify)
+            if bool(self._of(slot) != self._digests[slot.name])
+        ]
+        for zone in self.layout.zones:
+            found += _guard(zone, self._zone(zone).cpu())
         return found
 
     def _kept(self, may_modify: frozenset[str]) -> list[Slot]:
         return [slot for name, slot in self.layout.inputs.items() if name not in may_modify]
 
-    def _input_changed(self, slot: Slot) -> torch.Tensor:
-        return differ(slot.bytes_of(self.arena), slot.bytes_of(self.image))
+    def _of(self, slot: Slot) -> torch.Tensor:
+        return self._digest.of(slot.bytes_of(self.arena))
 
-    def _input(self, slot: Slot) -> Iterator[Violation]:
-        if not self.whole:
-            if bool(self.digest.of(slot.bytes_of(self.arena)) != self.digests[slot.name]):
-                yield Violation("input", slot.name, f"input {slot.name} was modified")
-            return
-        word = poison.word_type(slot.dtype)
-        changed = slot.words_of(self.arena, word) != slot.words_of(self.image, word)
-        count = int(changed.sum())
-        if count:
-            first = changed.nonzero()[0].tolist()
-            text = f"input {slot.name} was modified: {count} of {changed.numel()} elements, first at {first}"
-            yield Violation("input", slot.name, text)
-        elif bool(self._input_changed(slot)):
-            yield Violation("input", slot.name, f"wrote between the elements of the strided input {slot.name}")
+    def _zone(self, zone: Zone) -> torch.Tensor:
+        return self.arena[zone.start : zone.stop] != self._guard[: zone.stop - zone.start]
 
-    def _poison(self, base: torch.Tensor) -> None:
-        for name, pattern in self.poison.items():
-            for slot in (self.layout.live[name], self.layout.snap[name]):
-                slot.bytes_of(base).view(poison.word_type(slot.dtype)).fill_(pattern)
 
-    def _protected(self) -> torch.Tensor:
-        """Return the positions of all guard bytes, then of the gaps in strided outputs."""
-        device = self.arena.device
-        parts = [torch.arange(zone.start, zone.stop, device=device) for zone in self.layout.zones]
-        for slot in self.layout.live.values():
-            if slot.has_gaps:
-                mask = torch.ones(slot.extent, dtype=torch.uint8, device=device)
-                mask.view(poison.word_type(slot.dtype)).as_strided(slot.size, slot.stride).fill_(0)
-                parts.append(mask.nonzero().flatten() + slot.at)
-        return torch.cat(parts)
+Pristine = Imaged | Digested
+
+
+def watch(layout: Layout, arena: torch.Tensor, rng: random.Random) -> Pristine:
+    """Return the keeper of `arena` for calls of one layout; `rng` draws guard bytes and poison."""
+    return (Imaged if layout.total <= IMAGE_LIMIT else Digested)(layout, arena, rng)
+
+
+def _patterns(layout: Layout, rng: random.Random) -> dict[str, int]:
+    return {name: poison.pattern(slot.dtype, rng) for name, slot in layout.live.items()}
+
+
+def _noise(nbytes: int, device: torch.device, rng: random.Random) -> torch.Tensor:
+    generator = torch.Generator(device=device).manual_seed(rng.getrandbits(62))
+    return torch.randint(0, 256, (nbytes,), dtype=torch.uint8, device=device, generator=generator)
+
+
+def _apply_poison(layout: Layout, base: torch.Tensor, patterns: Mapping[str, int]) -> None:
+    for name, pattern in patterns.items():
+        for slot in (layout.live[name], layout.snap[name]):
+            slot.bytes_of(base).view(poison.word_type(slot.dtype)).fill_(pattern)
 
 
 def differ(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HEADER = struct.Struct("!I")
-FROM_WORKER = 1 << 20  # bytes of one frame; replies are facts and a cut traceback
+FROM_WORKER = 1 << 23  # bytes of one frame; replies are facts, kernel names and a cut traceback
 FROM_JUDGE = 1 << 26  # a build request carries sources
 MAX_DEPTH = 12
 MAX_NODES = 100_000
 MAX_DIGITS = 20  # covers every 64-bit integer; longer ones cost quadratic time to parse
 _CHUNK = 1 << 16
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 Message = dict[str, Any]
 
@@ -37,7 +38,7 @@ class Disconnected(Exception):  # noqa: N818 - an end, not always an error
 
 def encode(message: Mapping[str, Any], limit: int = FROM_JUDGE) -> bytes:
     """Return `message` as one frame; raises `ProtocolError` where it is larger than `limit` bytes."""
-    body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+    body = _ENCODER.encode(message).encode()
     if len(body) > limit:
         raise ProtocolError(f"a message of {len(body)} bytes is over the limit of {limit}")
     return HEADER.pack(len(body)) + body

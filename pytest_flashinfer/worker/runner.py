@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -18,7 +17,8 @@ from pytest_flashinfer.worker import poison, replies, unwritten
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.layout import Output, plan
 from pytest_flashinfer.worker.memory import Arena
-from pytest_flashinfer.worker.pristine import Pristine, Violation, differ
+from pytest_flashinfer.worker.outcome import RunResult
+from pytest_flashinfer.worker.pristine import Pristine, Violation, differ, watch
 from pytest_flashinfer.worker.replies import Value
 
 if TYPE_CHECKING:
@@ -29,29 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Cache", "Output", "RunResult", "Runner", "Value", "Violation"]
 Cache = Literal["cold", "warm"]
 _UNUSABLE = frozenset({"count", "shape", "dtype", "type", "device"})
-_LATE = "{} changed after the call had returned: its work was not complete on the caller's stream"
-
-
-@dataclass
-class RunResult:
-    """What one call produced.
-
-    `outputs` are private copies on the judge's device (views of the arena, good until the next call, where the arena
-    is larger than `pristine.IMAGE_LIMIT`); an output that was not returned in the declared form is not among them.
-    `violations` is empty for a call that kept the rules; a late change that shows only during the next call is added
-    to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
-    `missing` are optional outputs that were left out. Seconds are of the call alone; `device_seconds`, `kernels` and
-    `late` come with timed calls, once `Runner.read_clock` was called. `log` is what the worker printed.
-    """
-
-    outputs: dict[str, torch.Tensor]
-    violations: list[Violation]
-    unwritten: dict[str, str] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-    host_seconds: float = 0.0
-    device_seconds: float | None = None
-    kernels: tuple[str, ...] = ()
-    log: str = ""
 
 
 class Runner:
@@ -87,12 +64,15 @@ class Runner:
         """
         tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         pristine = self._prepare(tensors, outputs)
-        late = self._late(pristine) if self._last is not None and self.destination else []
+        last, self._last = self._last, None
+        late = self._late(pristine) if last is not None and self.destination else []
         pristine.fill(tensors)
         self._synchronize()
         self.worker.take_log()
         reply = self.worker.call(self._request(inputs, outputs, cache), timeout)
-        result = self._collect(pristine, outputs, reply, frozenset(may_modify), late)
+        result = self._collect(pristine, outputs, reply, frozenset(may_modify))
+        if last is not None and late:
+            last.add_late(self._changed(torch.stack(late).tolist()))
         if cache is not None:
             self._timed.append((cache, result))
         return result
@@ -116,7 +96,7 @@ class Runner:
             return []
         self.worker.call({"do": "reread"}, timeout)
         last, known = self._last, len(self._last.violations)
-        self._note_late(last, [bool(flag) for flag in self._late(self._pristine)])
+        last.add_late(self._changed([bool(flag) for flag in self._late(self._pristine)]))
         return last.violations[known:]
 
     def read_clock(self, timeout: float = 60.0) -> None:
@@ -130,6 +110,8 @@ class Runner:
             for result, span in zip(results, spans, strict=True):
                 result.device_seconds = replies.seconds(span, "seconds")
                 result.kernels = tuple(map(str, replies.as_list(span.get("kernels"))))
+                if span.get("late") is True:
+                    result.add_late(result.outputs)
         self._timed.clear()
 
     def read_input(self, name: str) -> torch.Tensor:
@@ -160,7 +142,7 @@ class Runner:
                 self._let_go()
                 self.arena.reserve(layout.total)
                 self.worker.share(self.arena)
-            self._pristine, self._key = Pristine(layout, self.arena.data, self._rng), key
+            self._pristine, self._key = watch(layout, self.arena.data, self._rng), key
         return self._pristine
 
     def _request(self, inputs: Mapping[str, Value], outputs: Sequence[Output], cache: str | None) -> dict[str, Any]:
@@ -193,7 +175,6 @@ class Runner:
         outputs: Sequence[Output],
         reply: Mapping[str, Any],
         may_modify: frozenset[str],
-        late_before: list[torch.Tensor],
     ) -> RunResult:
         problems = replies.problems(reply)
         missing = tuple(str(name) for name in replies.as_list(reply.get("missing")))
@@ -202,14 +183,12 @@ class Runner:
         changed, unfinished = pristine.changes(may_modify), self._late(pristine)
         poisoned = [self._poisoned(pristine, name).any() for name in names]
         copies = {name: self._copy(pristine, name) for name in names}
-        flags = torch.stack([*late_before, *changed, *unfinished, *poisoned]).tolist()
-        if self._last is not None:
-            self._note_late(self._last, flags[: len(late_before)])
-        flags = flags[len(late_before) :]
+        flags = torch.stack([*changed, *unfinished, *poisoned]).tolist()
         result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
         if any(flags[: len(changed)]):
-            result.violations += pristine.explain(may_modify)
-        self._note_late(result, flags[len(changed) : len(changed) + len(unfinished)], names)
+            nowhere = Violation("guard", "", "memory outside the outputs was written while it was being checked")
+            result.violations += pristine.explain(may_modify) or [nowhere]
+        result.add_late(self._changed(flags[len(changed) : len(changed) + len(unfinished)]))
         for name, flag in zip(names, flags[len(changed) + len(unfinished) :], strict=True):
             if flag:
                 self._note_unwritten(pristine, result, name)
@@ -222,12 +201,9 @@ class Runner:
         base, layout = self.arena.data, pristine.layout
         return [differ(slot.bytes_of(base), layout.snap[name].bytes_of(base)) for name, slot in layout.live.items()]
 
-    def _note_late(self, result: RunResult, flags: Sequence[bool], among: Iterable[str] | None = None) -> None:
+    def _changed(self, flags: Sequence[bool]) -> list[str]:
         assert self._pristine is not None
-        named = set(result.outputs if among is None else among)
-        for name, flag in zip(self._pristine.layout.live, flags, strict=False):
-            if flag and name in named and not any(v.kind == "late" and v.tensor == name for v in result.violations):
-                result.violations.append(Violation("late", name, _LATE.format(f"output {name}")))
+        return [name for name, flag in zip(self._pristine.layout.live, flags, strict=True) if flag]
 
     def _poisoned(self, pristine: Pristine, name: str) -> torch.Tensor:
         slot = pristine.layout.snap[name]

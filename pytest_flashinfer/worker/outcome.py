@@ -1,0 +1,44 @@
+"""What one call of a solution produced, and what it did that a call must not do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.worker.pristine import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+_LATE = "output {} changed after the call had returned: its work was not complete on the caller's stream"
+
+
+@dataclass
+class RunResult:
+    """What one call produced.
+
+    `outputs` are private copies on the judge's device (views of the arena, good until the next call, where the arena
+    is larger than `pristine.IMAGE_LIMIT`); an output that was not returned in the declared form is not among them.
+    `violations` is empty for a call that kept the rules; a late change that shows only during the next call is added
+    to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
+    `missing` are optional outputs that were left out. Seconds are of the call alone; `device_seconds`, `kernels` and
+    `late` come with timed calls, once `Runner.read_clock` was called. `log` is what the worker printed.
+    """
+
+    outputs: dict[str, torch.Tensor]
+    violations: list[Violation]
+    unwritten: dict[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    host_seconds: float = 0.0
+    device_seconds: float | None = None
+    kernels: tuple[str, ...] = ()
+    log: str = ""
+
+    def add_late(self, names: Iterable[str]) -> None:
+        """Note that these outputs were still being written when the call returned, once for each."""
+        known = {violation.tensor for violation in self.violations if violation.kind == "late"}
+        for name in names:
+            if name in self.outputs and name not in known:
+                self.violations.append(Violation("late", name, _LATE.format(name)))

@@ -1,0 +1,223 @@
+"""Every way for a worker to end or to lie costs its own item only, and is named."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.pool import Pool
+from pytest_flashinfer.worker.processes import table
+from pytest_flashinfer.worker.runner import Output
+
+GOOD = "def run(x, y):\n    y.copy_(x * 2)\n"
+
+
+def call(runner, **options):
+    return runner.run({"x": torch.randn(4, 8)}, [Output("y", (4, 8), torch.float32)], **options)
+
+
+def alive_after(lab):
+    x = lab.randn(4, 8)
+    result = lab.run(GOOD, {"x": x})
+    return torch.equal(result.outputs["y"], x * 2) and not result.violations
+
+
+DEATHS = {
+    "exit_zero": ("import os\ndef run(x, y):\n    y.copy_(x * 2)\n    os._exit(0)", "exit status 0"),
+    "exit_at_import": ("import os\nos._exit(3)", "exit status 3"),
+    "killed": ("import os, signal\ndef run(x, y):\n    os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL"),
+    "segfault": ("import ctypes\ndef run(x, y):\n    ctypes.string_at(0)", "signal SIGSEGV"),
+    "abort": ("import os\ndef run(x, y):\n    os.abort()", "signal SIGABRT"),
+    "fork_holds_the_socket": (
+        "import os, time\ndef run(x, y):\n    if os.fork() == 0:\n        time.sleep(60)\n    os._exit(5)",
+        "exit status 5",
+    ),
+    "thread_exits": (
+        (
+            "import os, threading\ndef run(x, y):\n    threading.Thread(target=os._exit, args=(6,)).start()\n"
+            "    while True: pass"
+        ),
+        "exit status 6",
+    ),
+    "socket_closed": (
+        "import os, time\ndef run(x, y):\n    os.closerange(3, 100)\n    time.sleep(60)",
+        "closed its connection to the judge",
+    ),
+    "text_on_every_descriptor": (
+        (
+            "import os\ndef run(x, y):\n    for fd in range(3, 64):\n        try: os.write(fd, b'PASSED passed ok')\n"
+            "        except OSError: pass\n    os._exit(0)"
+        ),
+        "sent garbage",
+    ),
+    "forged_frame": (
+        (
+            'import os, struct\ndef run(x, y):\n    b = b\'{"id":1,"ok":{"problems":[],"host_seconds":1e-9}}\'\n'
+            "    for fd in range(3, 64):\n        try: os.write(fd, struct.pack('!I', len(b)) + b)\n"
+            "        except OSError: pass"
+        ),
+        "sent garbage: an answer to another question",
+    ),
+    "deep_frame": (
+        (
+            "import os, struct\ndef run(x, y):\n    b = b'[' * 500000\n"
+            "    for fd in range(3, 64):\n        try: os.write(fd, struct.pack('!I', len(b)) + b)\n"
+            "        except OSError: pass"
+        ),
+        "sent garbage",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_death_is_named_and_costs_one_item(lab, name):
+    source, how = DEATHS[name]
+    with pytest.raises(WorkerDied) as caught:
+        lab.run(source, timeout=20)
+    assert how in caught.value.how
+    assert alive_after(lab)
+
+
+RAISES = {
+    "system_exit": ("def run(x, y):\n    raise SystemExit(0)", "SystemExit: 0"),
+    "interrupt": ("def run(x, y):\n    raise KeyboardInterrupt", "KeyboardInterrupt"),
+    "generator_exit": ("def run(x, y):\n    raise GeneratorExit", "GeneratorExit"),
+    "deep_recursion": ("def run(x, y):\n    run(x, y)", "RecursionError"),
+    "hostile_exception": (
+        "class E(BaseException):\n    def __str__(self): raise SystemExit\ndef run(x, y):\n    raise E",
+        "E",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RAISES)
+def test_whatever_is_raised_comes_back_and_the_worker_lives(lab, name):
+    source, message = RAISES[name]
+    runner = lab.build(source)
+    for _ in range(2):
+        with pytest.raises(CallFailed) as caught:
+            call(runner)
+        assert message in caught.value.message
+    assert runner.worker.alive
+
+
+def test_a_failed_build_names_the_place_and_the_log(lab):
+    with pytest.raises(BuildFailed) as caught:
+        lab.run("import torch\nprint('before')\n1 / 0\n")
+    assert "ZeroDivisionError" in caught.value.message
+    assert "main.py:3" in caught.value.message
+    assert "before" in caught.value.log
+
+
+HANGS = {
+    "python": "def run(x, y):\n    while True: pass",
+    "sleep": "import time\ndef run(x, y):\n    time.sleep(100)",
+    "c": "import ctypes\ndef run(x, y):\n    ctypes.PyDLL(None).pause()",
+    "deaf": "import os, signal\ndef run(x, y):\n    [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]\n"
+    "    os.kill(os.getpid(), signal.SIGSTOP)",
+}
+
+
+@pytest.mark.parametrize("name", HANGS)
+def test_a_hang_ends_at_the_limit(lab, name):
+    runner = lab.build(HANGS[name])
+    start = time.monotonic()
+    with pytest.raises(WorkerTimedOut) as caught:
+        call(runner, timeout=0.3)
+    assert time.monotonic() - start < 2.0
+    assert caught.value.seconds == 0.3
+    assert not runner.worker.alive
+    assert alive_after(lab)
+
+
+def test_a_hang_at_import_ends_at_the_build_limit(lab):
+    with pytest.raises(WorkerTimedOut):
+        lab.build("import time\ntime.sleep(100)", timeout=0.3)
+
+
+def test_a_flood_of_output_neither_blocks_nor_fills_memory(lab):
+    source = (
+        "import os, sys\ndef run(x, y):\n    print('first line')\n    for _ in range(300): os.write(1, b'z' * 100000)\n"
+        "    y.copy_(x)\n    print('last line', file=sys.stderr)\n"
+    )
+    result = lab.run(source)
+    assert not result.violations
+    assert result.log.startswith("first line\n")
+    assert result.log.endswith("last line\n")
+    assert "bytes left out" in result.log
+    assert len(result.log) < 100_000
+
+
+def test_an_endless_flood_ends_at_the_limit(lab):
+    with pytest.raises(WorkerTimedOut):
+        lab.run("import os\ndef run(x, y):\n    while True: os.write(1, b'z' * 100000)", timeout=0.5)
+    assert alive_after(lab)
+
+
+def test_what_c_code_prints_is_captured(lab):
+    result = lab.run("import ctypes\ndef run(x, y):\n    y.copy_(x)\n    ctypes.CDLL(None).printf(b'from C')\n")
+    assert result.log == "from C"
+
+
+ESCAPES = {
+    "child": "import subprocess, sys\nP = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])\n",
+    "daemon": (
+        "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        "        os.setsid()\n        time.sleep(99)\n    os._exit(0)\n"
+    ),
+    "hydra": (
+        "import os, time\nif os.fork() == 0:\n    end = time.time() + 0.5\n    while time.time() < end:\n"
+        "        if os.fork(): os._exit(0)\n        os.setsid()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+@pytest.mark.parametrize("end", ["close", "exit"])
+def test_nothing_that_a_worker_started_outlives_it(lab, name, end):
+    server = lab.pool._nursery.process.pid
+    leave = "os._exit(0)" if end == "exit" else "y.copy_(x)"
+    runner = lab.build(f"{ESCAPES[name]}import os\ndef run(x, y):\n    {leave}\n")
+    if end == "exit":
+        with pytest.raises(WorkerDied):
+            call(runner)
+    pid = runner.worker.number
+    runner.worker.close()
+    assert runner.worker.left == 0
+    living = set(lab.pool._nursery._alive)
+    assert pid not in living
+    rows = table()
+    children = [row for row in rows.values() if row.parent == server and row.state != "Z"]
+    assert len(children) == len(living)
+
+
+def test_killing_the_parent_is_refused_or_costs_one_item(lab):
+    source = (
+        "import os, signal\ndef run(x, y):\n    try: os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    except PermissionError: print('refused')\n    y.copy_(x * 2)\n"
+    )
+    try:
+        said = lab.run(source).log
+    except WorkerDied as error:  # a kernel whose Landlock does not scope signals
+        said = error.how
+    assert said == "refused\n" or "fork-server is gone" in said
+    assert alive_after(lab)
+
+
+def test_a_dead_fork_server_is_replaced(lab, tmp_path):
+    pool = Pool("cpu", cache=tmp_path / "cache")
+    lab = type(lab)(pool, tmp_path)
+    try:
+        first = lab.build(GOOD)
+        pool._nursery.process.kill()
+        pool._nursery.process.wait()
+        with pytest.raises(WorkerDied):
+            call(first)
+        assert not first.worker.alive
+        assert alive_after(lab)
+    finally:
+        lab.close()
+        pool.close()
