@@ -2,8 +2,9 @@
 
 For each kernel and size: five measurements of 20 launches for each of two names of the same callable, taken in turn,
 then one torch.profiler session of 50 launches with the same L2 flush. `bias` compares the medians; `CV` is the
-spread over the launches of one measurement, the median of ten; `A/A` the largest difference of two measurements'
-medians taken in turn; `cost` the wall time of 20 launches with their reading.
+spread over the launches of one measurement, the median of ten, beside Kineto's own over its 50; `A/A` the largest
+difference between two measurements' medians taken in turn; `cost` the wall time of 20 launches with their reading.
+The eager rows are plain torch, six kernels a call: they show whether the host's pace gets into the span.
 """
 
 from __future__ import annotations
@@ -62,6 +63,18 @@ def rmsnorm(batch: int) -> Call:
     return lambda: _rmsnorm[(batch,)](x, w, y, HIDDEN, 4096, num_warps=8)
 
 
+def eager(batch: int) -> Call:
+    """Return a call of the same RMSNorm in plain torch."""
+    x = torch.randn(batch, HIDDEN, device="cuda", dtype=torch.bfloat16)
+    w, y = torch.randn(HIDDEN, device="cuda", dtype=torch.bfloat16), torch.empty_like(x)
+
+    def call() -> None:
+        wide = x.float()
+        y.copy_(wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + 1e-6) * w)
+
+    return call
+
+
 def gemm(m: int) -> Call:
     """Return a call of cuBLAS on [m, 4096] x [4096, 4096] of fp16."""
     a = torch.randn(m, HIDDEN, device="cuda", dtype=torch.float16)
@@ -80,12 +93,13 @@ def timed(clock: Clock, call: Call) -> tuple[list[Span], float]:
     return spans, time.perf_counter() - start
 
 
-def kineto(call: Call) -> tuple[float, int]:
-    """Return the median span of `call` in seconds, by torch.profiler with the same flush before each launch."""
+def kineto(call: Call) -> dict[str, float]:
+    """Return the median span of `call` and its spread, by torch.profiler with the same flush before each launch."""
     scratch = torch.empty(2 * torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda")
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(KINETO_LAUNCHES):
-            scratch.fill_(1)
+            for _ in range(3):  # long enough for the host to enqueue what follows
+                scratch.fill_(1)
             call()
         torch.cuda.synchronize()
     calls: list[list[tuple[int, int]]] = []
@@ -96,7 +110,11 @@ def kineto(call: Call) -> tuple[float, int]:
         elif calls and event.duration_ns() and "Sync" not in event.name():
             calls[-1].append((event.start_ns(), event.start_ns() + event.duration_ns()))
     spans = [max(end for _, end in own) - min(start for start, _ in own) for own in calls if own]
-    return statistics.median(spans) * 1e-9, len(spans)
+    return {
+        "seconds": statistics.median(spans) * 1e-9,
+        "cv": statistics.stdev(spans) / statistics.mean(spans),
+        "launches": len(spans),
+    }
 
 
 def row(clock: Clock, call: Call) -> dict[str, Any]:
@@ -115,7 +133,7 @@ def row(clock: Clock, call: Call) -> dict[str, Any]:
         "cv": statistics.median(spreads),
         "pair": max(abs(a - b) / min(a, b) for a, b in pairs),
         "host": statistics.median(span.host_seconds for span in flat),
-        "events": statistics.median(span.event_seconds for span in flat),
+        "events": statistics.median(span.event_seconds or 0.0 for span in flat),
         "cost": statistics.median(cost for _, cost in results),
         "note": " ".join({span.source for span in flat} | ({"LATE"} if any(span.late for span in flat) else set())),
         "disagreement": disagreement(flat),
@@ -130,22 +148,25 @@ def main() -> None:
     clock = open_clock("cuda:0")
     calls = [(f"rmsnorm h4096 batch {n}", rmsnorm(n)) for n in (1, 64, 1024, 8804)]
     calls += [(f"gemm n4096 k4096 m {m}", gemm(m)) for m in (1, 64, 1024, 8192)]
+    calls += [(f"eager rmsnorm batch {n}", eager(n)) for n in (64, 1024)]
     rows = [(name, call, row(clock, call)) for name, call in calls]
     start = time.perf_counter()
     kineto(calls[0][1])
     session = time.perf_counter() - start
-    by_kineto = [kineto(call) for _, call, _ in rows]
+    others = [kineto(call) for _, call, _ in rows]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, cold L2")
     for opened, first, source in firsts:
         print(f"fresh process: open {float(opened):.1f} ms, first 20 launches {float(first):.1f} ms ({source})")
     print(f"torch.profiler: first session {session:.2f} s")
-    print(f"{'':26}{'clock us':>9}{'kineto us':>10}{'bias %':>8}{'CV %':>7}{'A/A %':>7}{'events us':>10}", end="")
-    print(f"{'host us':>9}{'cost ms':>9}  source")
-    for (name, _, found), (other, count) in zip(rows, by_kineto, strict=True):
-        print(f"{name:26}{found['seconds'] * 1e6:9.2f}{other * 1e6:10.2f}", end="")
-        print(f"{100 * (found['seconds'] / other - 1):8.2f}{100 * found['cv']:7.2f}{100 * found['pair']:7.2f}", end="")
+    heads = [("clock us", 9), ("kineto us", 10), ("bias %", 8), ("CV %", 7), ("kineto", 7), ("A/A %", 7)]
+    heads += [("events us", 10), ("host us", 9), ("cost ms", 9)]
+    print(" " * 26 + "".join(f"{head:>{width}}" for head, width in heads) + "  source")
+    for (name, _, found), other in zip(rows, others, strict=True):
+        print(f"{name:26}{found['seconds'] * 1e6:9.2f}{other['seconds'] * 1e6:10.2f}", end="")
+        print(f"{100 * (found['seconds'] / other['seconds'] - 1):8.2f}{100 * found['cv']:7.2f}", end="")
+        print(f"{100 * other['cv']:7.2f}{100 * found['pair']:7.2f}", end="")
         print(f"{found['events'] * 1e6:10.2f}{found['host'] * 1e6:9.1f}{found['cost'] * 1e3:9.2f}", end="")
-        short = "" if count == KINETO_LAUNCHES else f" (kineto: {count} launches)"
+        short = "" if other["launches"] == KINETO_LAUNCHES else f" (kineto: {other['launches']} launches)"
         print(f"  {found['note']}{short} {found['disagreement'] or ''}")
 
 

@@ -6,6 +6,7 @@ these families is refused rather than read wrongly.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import struct
@@ -18,12 +19,15 @@ _FLUSH_FORCED = 1
 _PER_THREAD_BUFFERS = 9  # an attribute, since CUDA 12.3
 _BUFFER_BYTES = 1 << 20  # about 5,000 records
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
-_SPAN = struct.Struct("<QQ")  # start and end, at byte 16 of every kind, in ns
-_WORD = struct.Struct("<I")
-_LONG = struct.Struct("<Q")
-_CORRELATION = {_KERNEL: 92, _MEMCPY: 44, _MEMSET: 44, _PEER_COPY: 60}
-_NAME = 104  # of a kernel: a pointer to its mangled name
-_RECORD_BYTES = 112  # as much of a record as is read; the shortest of these kinds is longer in memory than 64
+# kind, a memset's value or a copy's kind, size in bytes, start and end in ns; then the correlation, and of a kernel a
+# pointer to its mangled name.
+_FIELDS = {
+    _KERNEL: struct.Struct("<IIQQQ60xI8xQ"),
+    _MEMCPY: struct.Struct("<IIQQQ12xI"),
+    _MEMSET: struct.Struct("<IIQQQ12xI"),
+    _PEER_COPY: struct.Struct("<IIQQQ28xI"),
+}
+_LONGEST = 112  # as much of a record as is read
 
 _Request = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
@@ -98,10 +102,11 @@ class Tracer:
         return records, dropped.value
 
     def _walk(self, address: int, valid: int) -> list[Record]:
-        records = []
-        pointer = ctypes.c_void_p(None)
-        while self._next(address, valid, ctypes.byref(pointer)) == 0:
-            record = parse(pointer.value or 0)
+        raw = ctypes.string_at(address, valid) + bytes(_LONGEST)  # the last record may be shorter than the longest
+        records, pointer = [], ctypes.c_void_p(None)
+        reference = ctypes.byref(pointer)
+        while self._next(address, valid, reference) == 0:
+            record = parse(raw, (pointer.value or address) - address)
             if record is not None:
                 records.append(record)
         return records
@@ -139,7 +144,7 @@ def find(maps: str | None = None) -> str:
 
     Triton brings another, of its own: two in one process would disturb each other. Raises `CuptiError`.
     """
-    text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace") if maps is None else maps
+    text = _maps() if maps is None else maps
     loaded = {line.rpartition(" ")[2] for line in text.splitlines() if "libcupti.so" in line}
     for path in sorted(loaded):
         if "/triton/" not in path:
@@ -153,24 +158,25 @@ def find(maps: str | None = None) -> str:
     raise CuptiError("no libcupti is loaded and none lies beside torch")
 
 
-def parse(address: int) -> Record | None:
-    """Read the record at `address`, or `None` where it is of another kind or has no times."""
-    kind = _WORD.unpack(ctypes.string_at(address, 4))[0]
-    offset = _CORRELATION.get(kind)
-    if offset is None:
+def _maps() -> str:
+    with contextlib.suppress(OSError):  # a sandbox may hide /proc
+        return Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+def parse(raw: bytes, offset: int = 0) -> Record | None:
+    """Read the record at `offset` of a buffer, or `None` where it is of another kind or has no times."""
+    fields = _FIELDS.get(raw[offset])
+    if fields is None:
         return None
-    raw = ctypes.string_at(address, _RECORD_BYTES if kind == _KERNEL else 64)
-    start, end = _SPAN.unpack_from(raw, 16)
+    kind, word, size, start, end, correlation, *name = fields.unpack_from(raw, offset)
     if not start or end < start:
         return None
-    correlation = _WORD.unpack_from(raw, offset)[0]
     if kind == _KERNEL:
-        pointer = _LONG.unpack_from(raw, _NAME)[0]
-        return Record(start, end, correlation, demangle(ctypes.string_at(pointer)) if pointer else "kernel")
-    size = _LONG.unpack_from(raw, 8)[0]
+        return Record(start, end, correlation, demangle(ctypes.string_at(name[0])) if name[0] else "kernel")
     if kind == _MEMSET:
-        return Record(start, end, correlation, "memset", size, _WORD.unpack_from(raw, 4)[0])
-    return Record(start, end, correlation, f"memcpy {_COPIES.get(raw[4], '')}".strip(), size)
+        return Record(start, end, correlation, "memset", size, word)
+    return Record(start, end, correlation, f"memcpy {_COPIES.get(word & 255, '')}".strip(), size)
 
 
 @functools.lru_cache(maxsize=4096)

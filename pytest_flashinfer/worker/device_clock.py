@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 _CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
 _DEFAULT_RATE = 1_500_000
-_SIZES = 1 << 16  # marks are memsets of 4 to this many bytes, a step of 4 apart
+_STEPS = 1 << 14  # marks are memsets that differ in size by 4 bytes; this many sizes are in use
 _FIRST_HEAD_START = 30e-6  # seconds; until the first call of a batch has shown how long its host side takes
 _MOST_HEAD_START = 500e-6
-_MARGIN = 15e-6  # what enqueueing the flush and the marks takes
+_MARGIN = 5e-6
+_NULL = 0.7e-6  # what the smallest memset takes by CUPTI; events around it read some 2.5 us more
+_RATE, _OFFSET = 0.15, 4e-6  # by how much CUPTI and events may differ, and that in seconds for each pair of events
 
 
 @dataclass
@@ -36,27 +38,29 @@ class _Taken:
     host_seconds: float
     event_seconds: float
     wall_seconds: float
+    window: float  # seconds by events, from before the first mark to the end of the call
 
 
 class DeviceClock:
     """Times calls on a card. The caller's stream is the legacy default stream.
 
-    Per call: a head start (a spinning kernel, then the L2 flush), so that the call's kernels are all enqueued by
-    the time the first may start and the host's pace does not show in the span; a mark; the call; a mark; a wait for
-    the device. Nothing here raises: an error of the device is for the caller to find.
+    Per call: a head start (a spinning kernel where the L2 flush alone is too short), so that the call's kernels are
+    all enqueued by the time the first may start and the host's pace does not show in the span; a mark, which is the
+    flush itself where the cache shall be cold; the call; a mark; a wait for the device. Nothing here raises: an error
+    of the device is for the caller to find.
     """
 
     def __init__(self, device: str, cache: Cache = "cold") -> None:
-        index = torch.device(device).index or 0
-        self._card = _card(index)
+        self._card = _card(torch.device(device).index or 0)
         self._cold = cache == "cold"
         self._sleep = torch.cuda._sleep  # noqa: SLF001 - the only kernel in torch that takes a time and touches nothing
         self._now = time.perf_counter_ns
         self._taken: list[_Taken] = []
-        self._host = _FIRST_HEAD_START
+        self._host = 0.0
+        self._flush = 0.0  # seconds that the first mark keeps the device busy
         self._armed = False
         self.fallback = ""  # why events are used, where they are
-        self._null = self._null_seconds()
+        self._null = self._calibrate()
 
     @contextlib.contextmanager
     def span(self) -> Iterator[None]:
@@ -64,11 +68,9 @@ class DeviceClock:
         if not self._taken:
             self._arm()
         card, now = self._card, self._now
-        mark = card.new_mark()
+        mark = card.new_mark(cold=self._cold)
         card.l2.release_persisting()
-        self._head_start()
-        card.mark(mark.before)
-        card.record(card.events[1])
+        spun = self._head_start(mark)
         start = now()
         yield
         host = now() - start
@@ -77,8 +79,9 @@ class DeviceClock:
         card.synchronize()
         wall = now() - start
         card.mark(mark.closed)
-        queued, event = card.elapsed(0, 1), card.elapsed(1, 2)
-        taken = _Taken(mark, host * 1e-9, event, max(wall * 1e-9 - queued, 0.0))
+        flush, event = card.elapsed(0, 1), card.elapsed(1, 2)
+        busy = max(wall * 1e-9 - flush - spun, 0.0)
+        taken = _Taken(mark, host * 1e-9, event, busy, flush + event)
         self._host = min(self._host, taken.host_seconds) if self._taken else taken.host_seconds
         self._taken.append(taken)
 
@@ -88,7 +91,7 @@ class DeviceClock:
         if not taken:
             return []
         self._card.synchronize()
-        activities = self._activities([each.mark for each in taken])
+        activities = self._activities(taken)
         return [self._span(each, activity) for each, activity in zip(taken, activities, strict=True)]
 
     def _span(self, taken: _Taken, activity: Activity | None) -> Span:
@@ -106,8 +109,8 @@ class DeviceClock:
         else:
             self._armed = True
 
-    def _activities(self, marks: list[Mark]) -> list[Activity | None]:
-        nothing: list[Activity | None] = [None] * len(marks)
+    def _activities(self, taken: list[_Taken]) -> list[Activity | None]:
+        nothing: list[Activity | None] = [None] * len(taken)
         if not self._armed:
             return nothing
         try:
@@ -120,28 +123,43 @@ class DeviceClock:
         if dropped:
             self.fallback = f"CUPTI dropped {dropped} records"
             return nothing
-        activities = assign(marks, records, self._card.value)
+        activities = assign([each.mark for each in taken], records, self._card.value)
         if None in activities:
             self.fallback = "CUPTI's records are incomplete: another client in this process took them"
+            return activities
+        by_cupti = sum(activity.window for activity in activities if activity)
+        by_events = sum(each.window for each in taken)
+        if abs(by_cupti - by_events) > _RATE * by_events + _OFFSET * len(taken):
+            # A profiler in this process may have had CUPTI stamp records by a clock of its own, for good.
+            self.fallback = f"CUPTI's clock ran {by_cupti / by_events:.2f} times as fast as that of CUDA events"
+            return nothing
         return activities
 
-    def _head_start(self) -> None:
-        self._card.record(self._card.events[0])
-        seconds = min(1.25 * self._host + _MARGIN, _MOST_HEAD_START)
-        self._sleep(int(seconds * self._card.hertz))  # type: ignore[no-untyped-call]
-        if self._cold:
-            self._card.l2.flush()
+    def _head_start(self, mark: Mark) -> float:
+        """Enqueue what keeps the device busy until the call is enqueued; returns the seconds of it spent spinning."""
+        card = self._card
+        seconds = max(min(1.25 * self._host + _MARGIN, _MOST_HEAD_START) - self._flush, 0.0)
+        if seconds:
+            self._sleep(int(seconds * card.hertz))  # type: ignore[no-untyped-call]
+        card.record(card.events[0])
+        card.mark(mark.before)
+        card.record(card.events[1])
+        return seconds
 
-    def _null_seconds(self) -> float:
-        """Return what events read around no call at all: the least of a few."""
-        card, least = self._card, float("inf")
-        for _ in range(5):
-            self._head_start()
-            card.record(card.events[1])
+    def _calibrate(self) -> float:
+        """Learn how long the first mark takes; return what events add to the time of what they surround."""
+        card, flush, null = self._card, [], []
+        self._flush = _MOST_HEAD_START  # no spinning meanwhile
+        for _ in range(3):
+            mark = card.new_mark(cold=self._cold)
+            self._head_start(mark)
+            card.mark(mark.after)
             card.record(card.events[2])
             card.synchronize()
-            least = min(least, card.elapsed(1, 2))
-        return least
+            flush.append(card.elapsed(0, 1))
+            null.append(card.elapsed(1, 2))
+        self._flush, self._host = min(flush), _FIRST_HEAD_START
+        return max(min(null) - _NULL, 0.0)
 
 
 class _Card:
@@ -165,14 +183,14 @@ class _Card:
         self.value = random.SystemRandom().randrange(1, 256)  # never 0, the byte that everybody fills with
         self._serial = 0
 
-    def new_mark(self) -> Mark:
+    def new_mark(self, *, cold: bool) -> Mark:
         """Return the sizes of the next call's marks; no two calls of a batch share one."""
-        first = self._serial
-        self._serial += 3
-        return Mark(*(4 + 4 * ((first + role) % (_SIZES // 4)) for role in range(3)))
+        first, self._serial = self._serial, self._serial + 3
+        before, after, closed = (4 + 4 * ((first + role) % _STEPS) for role in range(3))
+        return Mark(self.l2.nbytes - before if cold else before, after, closed)
 
     def mark(self, size: int) -> None:
-        """Enqueue a mark on the caller's stream."""
+        """Enqueue a mark on the caller's stream; one of the scratch buffer's size empties the L2."""
         self._memset(self.l2.pointer, self.value, size, None)
 
     def record(self, event: int) -> None:

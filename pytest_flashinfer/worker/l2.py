@@ -1,4 +1,4 @@
-"""Emptying a card's L2 cache, so that each timed call starts from device memory."""
+"""What empties a card's L2 cache, so that each timed call starts from device memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ _DEFAULT_L2 = 64 << 20
 
 
 class L2:
-    """A scratch buffer of twice the cache: writing it leaves nothing else behind."""
+    """A scratch buffer of twice the cache, at `pointer`: filling its `nbytes` leaves nothing else behind."""
 
     def __init__(self, runtime: Any, index: int = 0) -> None:
         size = ctypes.c_int(0)
         runtime.cudaDeviceGetAttribute(ctypes.byref(size), _L2_BYTES, index)
         self.nbytes = 2 * (size.value or _DEFAULT_L2)
         self.pointer = cudart.malloc(self.nbytes)
-        self._memset = runtime.cudaMemsetAsync
         self._reset = runtime.cudaCtxResetPersistingL2Cache
         self._get_limit = runtime.cudaDeviceGetLimit
         self._set_limit = runtime.cudaDeviceSetLimit
@@ -32,7 +31,3 @@ class L2:
         if limit.value:
             self._reset()
             self._set_limit(_PERSISTING, 0)
-
-    def flush(self) -> None:
-        """Enqueue the flush on the caller's stream, the legacy default one."""
-        self._memset(self.pointer, 0, self.nbytes, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,11 +30,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Activity:
-    """What one call did on the device: from the first start to the last end, over all streams and threads."""
+    """What one call did on the device: from the first start to the last end, over all streams and threads.
+
+    `window` is the time from the start of the mark before to that of the mark after, in seconds as well: events see
+    it too, which shows whether CUPTI's clock runs at the rate of theirs.
+    """
 
     seconds: float
     kernels: tuple[str, ...]
     late: bool
+    window: float
 
 
 def assign(marks: Sequence[Mark], records: Iterable[Record], value: int) -> list[Activity | None]:
@@ -47,7 +53,7 @@ def assign(marks: Sequence[Mark], records: Iterable[Record], value: int) -> list
     sizes = {size for mark in marks for size in (mark.before, mark.after, mark.closed)}
     seen: dict[int, Record] = {}
     work: list[Record] = []
-    for record in sorted(records, key=lambda record: record.correlation):
+    for record in sorted(records, key=_correlation):
         if record.value == value and record.size in sizes:
             seen[record.size] = record
         else:
@@ -60,14 +66,18 @@ def assign(marks: Sequence[Mark], records: Iterable[Record], value: int) -> list
             activities.append(None)
             continue
         own = work[bisect_right(order, before.correlation) : bisect_left(order, closed.correlation)]
-        activities.append(_activity(own, after))
+        activities.append(_activity(own, before, after))
     return activities
 
 
-def _activity(own: list[Record], after: Record) -> Activity:
+def _activity(own: list[Record], before: Record, after: Record) -> Activity:
+    window = (after.start - before.start) * 1e-9
     if not own:
-        return Activity(0.0, (), late=False)
+        return Activity(0.0, (), late=False, window=window)
     start, end = min(record.start for record in own), max(record.end for record in own)
     late = end > after.start + _SLACK or own[-1].correlation > after.correlation
-    names = tuple(record.name for record in sorted(own, key=lambda record: record.start))
-    return Activity((end - start) * 1e-9, names, late)
+    names = tuple(record.name for record in sorted(own, key=_start))
+    return Activity((end - start) * 1e-9, names, late, window)
+
+
+_start, _correlation = attrgetter("start"), attrgetter("correlation")

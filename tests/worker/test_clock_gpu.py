@@ -29,13 +29,13 @@ print(time.perf_counter() - start, spans[-1].source)
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def clock():
     torch.zeros(1, device="cuda")
     return open_clock("cuda:0")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def spin(clock):
     """A call that keeps one block busy for the given milliseconds, whatever the card's clock."""
     with clock.span():
@@ -174,19 +174,6 @@ def test_a_call_that_raises_leaves_no_span(clock, spin):
     assert len(spans_of(clock, lambda: spin(0.01), launches=2)) == 2
 
 
-def test_a_solution_that_profiles_itself_is_timed_by_events(clock, spin):
-    def call():
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
-            spin(1.0)
-
-    spans = spans_of(clock, call, launches=2)
-    assert spans[-1].source == "events"
-    assert "another client" in clock.fallback
-    again = spans_of(clock, lambda: spin(1.0))
-    assert {span.source for span in again} == {"cupti"}
-    assert middle(again) == pytest.approx(1e-3, rel=0.05)
-
-
 def test_events_with_the_null_launch_subtracted_come_close(clock, spin, monkeypatch):
     from pytest_flashinfer.worker import cupti
 
@@ -223,3 +210,16 @@ def test_one_measurement_of_a_small_kernel_is_quick(clock):
             x.mul_(1.0)
     clock.read()
     assert time.perf_counter() - start < 4e-3
+
+
+def test_a_solution_that_profiles_itself_is_timed_by_events(clock, spin):
+    def call():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
+            spin(1.0)
+
+    assert spans_of(clock, call, launches=2)[-1].source == "events"
+    assert "another client" in clock.fallback
+    # From then on torch's profiler has CUPTI count in ticks of the processor, which must not be taken for ns.
+    again = spans_of(clock, lambda: spin(1.0))
+    assert middle(again) == pytest.approx(1e-3, rel=0.05)
+    assert again[0].source == "cupti" or "times as fast" in clock.fallback
