@@ -81,6 +81,11 @@ class Definition:
         return {name: axis.value for name, axis in self.axes.items() if axis.kind == "const" and axis.value is not None}
 
     @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """The inputs and outputs that a constraint can speak of: a name that is an axis too means the axis there."""
+        return tuple(name for name in (*self.inputs, *self.outputs) if name not in self.axes)
+
+    @property
     def var_axes(self) -> tuple[str, ...]:
         """The axes that a workload binds, in the order of the file."""
         return tuple(name for name, axis in self.axes.items() if axis.kind == "var")

@@ -103,7 +103,7 @@ def layouts_are_permutations(definition: Definition) -> Iterator[Finding]:
 
 def constraints_are_true_of_constants(definition: Definition) -> Iterator[Finding]:
     """Demand that constraints parse, speak of what there is and are not false whatever the workload."""
-    tensors = [*definition.inputs, *definition.outputs]
+    tensors = definition.tensor_names
     names = [*definition.axes, *tensors] if definition.form != DUMP else None
     for number, text in enumerate(definition.constraints):
         where: JsonPath = ("constraints", number)

@@ -130,8 +130,9 @@ def _type(error: ValidationError) -> str:
 def _enum(error: ValidationError) -> str:
     values: Any = error.validator_value
     choices = [choice for choice in values if choice is not None]
-    near = get_close_matches(str(error.instance), choices, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(choices)}"
+    folded = {choice.lower(): choice for choice in choices}
+    near = get_close_matches(str(error.instance).lower(), folded, 1)
+    hint = f"did you mean {folded[near[0]]!r}?" if near else f"one of {', '.join(choices)}"
     return f"{_short(error.instance)} is not allowed here; {hint}"
 
 

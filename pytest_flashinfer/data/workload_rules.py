@@ -48,7 +48,7 @@ def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Fin
             yield _AXES, f"axis {name!r} comes to {size}: a size is not negative", "fault"
     for text in definition.constraints:
         try:
-            constraint = parse(text, tensors=[*definition.inputs, *definition.outputs])
+            constraint = parse(text, tensors=definition.tensor_names)
             if constraint.kind == "prose" or constraint.reads_tensors or not constraint.names <= sizes.keys():
                 continue
             if not constraint.holds(sizes):

@@ -13,7 +13,8 @@ _FILE = "definition"  # each of its problems is a folder with a definition.json
 
 def recognises(draft: Draft) -> bool:
     """Whether the document, or the name of its file, is one that only this form has."""
-    if draft.path.stem == _FILE or any(key in draft.raw for key in _OWN_KEYS):
+    left_open = "op_type" in draft.raw and draft.raw["op_type"] is None
+    if left_open or draft.path.stem == _FILE or any(key in draft.raw for key in _OWN_KEYS):
         return True
     return any(axis.get("type") == "expr" for _, axis in draft.objects("axes"))
 

@@ -1,0 +1,203 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pytest_flashinfer.data.dataset import DataSet
+from tests.data import samples
+
+
+def data_set(root):
+    return DataSet([root / "definitions"], [root / "solutions"], [root / "workloads"])
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A data set of one definition with two workloads and one solution."""
+    samples.write(tmp_path / "definitions" / "elementwise" / "scale_add_h8.json", samples.BASE)
+    samples.write_lines(
+        tmp_path / "workloads" / "elementwise" / "scale_add_h8.jsonl",
+        samples.LINE,
+        samples.workload_line(uuid="w-0002"),
+    )
+    samples.write(tmp_path / "solutions" / "me" / "elementwise" / "scale_add_h8" / "good.json", samples.GOOD)
+    return tmp_path
+
+
+BASE_FILE = "definitions/elementwise/scale_add_h8.json"
+
+
+def test_a_sound_data_set(root):
+    data = data_set(root)
+    assert data.definition_files() == [root / BASE_FILE]
+    assert data.problems(root / BASE_FILE) == ()
+    assert [line.value.uuid for line in data.workloads(root / BASE_FILE)] == ["w-0001", "w-0002"]
+    assert [loaded.value.name for loaded in data.solutions_for("scale_add_h8")] == ["scale_add_good"]
+    assert data.unknown_solutions() == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            __import__("json").dumps(samples.changed(samples.BASE, name="bad_h8"), indent=2)[:-2] + ",\n}",
+            ":44:4: not JSON: trailing comma",
+        ),
+        ("", ":1: empty file"),
+    ],
+)
+def test_case_01_a_broken_definition_leaves_the_others(root, text, place):
+    path = samples.write(root / "definitions" / "elementwise" / "bad_h8.json", text)
+    data = data_set(root)
+    assert data.definition_files() == [path, root / BASE_FILE]
+    (fault,) = data.problems(path)
+    assert str(fault).removeprefix(str(path)).startswith(place[: place.index(" ")].split(":44:")[0] or ":")
+    assert place.rsplit(": ", 1)[-1] in str(fault)
+    assert data.problems(root / BASE_FILE) == ()
+
+
+def test_case_01_byte_order_mark(root):
+    path = root / "definitions" / "elementwise" / "bom.json"
+    text = __import__("json").dumps(samples.changed(samples.BASE, name="bom"))
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    data = data_set(root)
+    assert data.problems(path) == ()
+    assert "byte-order mark" in data.load(path).notes[0]
+
+
+def test_case_02a_one_name_in_two_files(root):
+    other = samples.write(
+        root / "definitions" / "norm" / "scale_add_h8.json", samples.changed(samples.BASE, op_type="norm")
+    )
+    data = data_set(root)
+    assert data.is_ambiguous("scale_add_h8")
+    assert not data.is_ambiguous("other")
+    for path, its_other in ((root / BASE_FILE, other), (other, root / BASE_FILE)):
+        faults = samples.messages(data.problems(path))
+        assert len(faults) == 1
+        assert str(path) in faults[0]
+        assert str(its_other) in faults[0]
+
+
+def test_case_02d_folder_of_another_type_is_a_warning(root):
+    path = samples.write(
+        root / "definitions" / "elementwise" / "n.json", samples.changed(samples.BASE, op_type="norm", name="n")
+    )
+    (warning,) = data_set(root).problems(path)
+    assert warning.kind == "warning"
+
+
+def test_solutions_for_unknown_definitions_name_the_nearest(root):
+    samples.write(root / "solutions" / "lost.json", samples.changed(samples.GOOD, definition="scale_add_h9"))
+    samples.write(root / "solutions" / "far.json", samples.changed(samples.GOOD, definition="conv"))
+    near, far = sorted(data_set(root).unknown_solutions(), key=str, reverse=True)
+    assert near.kind == "warning"
+    assert near.message == "unknown definition 'scale_add_h9'; did you mean 'scale_add_h8'?"
+    assert far.message == "unknown definition 'conv'; there is none of a similar name"
+
+
+def test_a_broken_solution_is_told_with_the_definition_of_its_folder(root):
+    samples.write(root / "solutions" / "me" / "elementwise" / "scale_add_h8" / "broken.json", '{"name": "x",}')
+    samples.write(root / "solutions" / "elsewhere.json", "{")
+    data = data_set(root)
+    assert ["broken.json:1:13" in text for text in samples.messages(data.problems(root / BASE_FILE))] == [True]
+    assert ["elsewhere.json:1" in str(fault) for fault in data.unknown_solutions()] == [True]
+
+
+def test_solutions_of_one_name(root):
+    samples.write(root / "solutions" / "you" / "good.json", samples.GOOD)
+    (fault,) = data_set(root).problems(root / BASE_FILE)
+    assert "name 'scale_add_good' is also that of" in fault.message
+
+
+def test_solutions_in_all_their_forms(root):
+    kit = root / "solutions" / "kit"
+    samples.write(
+        kit / "config.toml",
+        '[solution]\nname="kit"\ndefinition="scale_add_h8"\nauthor="a"\n[build]\nlanguage="python"\nentry_point="k.py::run"\n',
+    )
+    samples.write(kit / "solution" / "python" / "k.py", 'definition = "scale_add_h8"\ndef run(x, w, y): pass\n')
+    samples.write(kit / "solution" / "python" / "data.json", "{}")
+    samples.write(root / "solutions" / "mine.py", 'definition = "scale_add_h8"\ndef run(x, w):\n    return x\n')
+    samples.write(root / "solutions" / "conftest.py", "import this_is_not_a_solution\n")
+    samples.write(root / "solutions" / "notes.json", [1, 2])
+    samples.write(root / "solutions" / "scale_add_good.trace.json", {"model": "m", "conversation": []})
+    samples.write(root / "solutions" / ".hidden" / "x.json", samples.GOOD)
+    data = data_set(root)
+    assert [loaded.value.name for loaded in data.solutions_for("scale_add_h8")] == ["kit", "mine", "scale_add_good"]
+    assert data.unknown_solutions() == ()
+
+
+def test_single_files_may_be_given(root):
+    solution = samples.write(root / "one.json", samples.changed(samples.GOOD, name="one"))
+    lines = samples.write_lines(
+        root / "all.jsonl", samples.LINE, samples.changed(samples.LINE, definition="other"), "broken"
+    )
+    data = DataSet([root / BASE_FILE], [solution], [lines])
+    assert data.definition_files() == [root / BASE_FILE]
+    assert [line.value.uuid for line in data.workloads(root / BASE_FILE)] == ["w-0001"]
+    assert [loaded.value.name for loaded in data.solutions_for("scale_add_h8")] == ["one"]
+
+
+def test_workloads_in_the_folder_of_the_op_type_come_first(root):
+    samples.write_lines(root / "workloads" / "other" / "scale_add_h8.jsonl", samples.workload_line(uuid="elsewhere"))
+    assert [line.value.uuid for line in data_set(root).workloads(root / BASE_FILE)] == ["w-0001", "w-0002"]
+    (root / "workloads" / "elementwise" / "scale_add_h8.jsonl").unlink()
+    assert [line.value.uuid for line in data_set(root).workloads(root / BASE_FILE)] == ["elsewhere"]
+
+
+def test_workloads_beside_a_sol_problem(tmp_path):
+    path = samples.write(tmp_path / "problem" / "definition.json", samples.SOL)
+    inputs = {"x": {"type": "custom"}, "p": {"type": "custom"}}
+    samples.write_lines(tmp_path / "problem" / "workload.jsonl", {"uuid": "u", "axes": {"t": 3}, "inputs": inputs})
+    data = DataSet([tmp_path], [], [])
+    assert [line.value.axes for line in data.workloads(path)] == [{"t": 3}]
+    assert samples.messages(data.problems(path)) == []
+
+
+def test_root_of_the_data_set(root):
+    data = data_set(root)
+    lines = root / "workloads" / "elementwise" / "scale_add_h8.jsonl"
+    assert data.root_of(lines) == root
+    assert DataSet([], [], [lines]).root_of(lines) == lines.parent
+    (root / "blob").mkdir()
+    assert DataSet([], [], [lines]).root_of(lines) == root
+    assert DataSet([], [], [root]).root_of(lines) == root
+
+
+def test_all_faults_of_a_definition_at_once(root):
+    samples.write(root / BASE_FILE, samples.changed(samples.BASE, constraints=["n =="]))
+    samples.write_lines(root / "workloads" / "elementwise" / "scale_add_h8.jsonl", samples.LINE, samples.LINE, "{")
+    samples.write(root / "solutions" / "s.json", samples.changed(samples.GOOD, name="s", sources=[]))
+    places = [(fault.path.name, fault.line) for fault in data_set(root).problems(root / BASE_FILE)]
+    assert places[0] == ("scale_add_h8.json", 39)
+    assert ("s.json", 14) in places
+    assert places[-2:] == [("scale_add_h8.jsonl", 2), ("scale_add_h8.jsonl", 3)]
+
+
+def test_a_large_data_set_is_indexed_quickly(tmp_path):
+    line = __import__("json").dumps(samples.LINE)
+    for number in range(200):
+        name = f"d{number:03}"
+        samples.write(
+            tmp_path / "definitions" / "op" / f"{name}.json", samples.changed(samples.BASE, name=name, op_type="op")
+        )
+        samples.write(tmp_path / "workloads" / "op" / f"{name}.jsonl", (line + "\n").replace("scale_add_h8", name) * 30)
+        for copy in range(3):
+            document = samples.changed(samples.GOOD, name=f"s{copy}", definition=name)
+            samples.write(tmp_path / "solutions" / name / f"s{copy}.json", document)
+    start = time.process_time()
+    data = data_set(tmp_path)
+    assert len(data.definition_files()) == 200
+    assert len(data.names) == 200
+    assert len(data.solutions_for("d100")) == 3
+    assert len(data.workloads(tmp_path / "definitions" / "op" / "d100.json")) == 30
+    assert time.process_time() - start < 1
+
+
+def test_this_floor_loads_nothing_heavy():
+    code = "import sys, pytest_flashinfer.data.dataset, pytest_flashinfer.data.write_solution; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "triton", "hypothesis", "jsonschema", "numpy", "pytest", "_pytest"} & set(loaded)
+    assert "pytest_flashinfer.data.dataset" in loaded

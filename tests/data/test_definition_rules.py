@@ -1,0 +1,211 @@
+import pytest
+
+from pytest_flashinfer.data.definitions import load_definition
+from pytest_flashinfer.data.rules import check_definition, check_folder
+from tests.data import samples
+
+TENSOR = {"shape": ["n", "h"], "dtype": "float32"}
+
+
+def check(tmp_path, document):
+    return check_definition(load_definition(samples.write(tmp_path / "a.json", document)))
+
+
+def test_the_base_has_no_faults(tmp_path):
+    assert check(tmp_path, samples.BASE) == ()
+
+
+RULES = {
+    "unknown axis": (
+        {"inputs": {**samples.BASE["inputs"], "x": {"shape": ["n", "hh"], "dtype": "float32"}}},
+        "inputs.x.shape[1]",
+        "unknown axis 'hh'; did you mean 'h'?",
+    ),
+    "computed size": (
+        {"inputs": {**samples.BASE["inputs"], "x": {"shape": ["2 * n"], "dtype": "float32"}}},
+        "inputs.x.shape[0]",
+        "needs an axis of type 'expr'",
+    ),
+    "overlap": ({"outputs": {"x": TENSOR}}, "outputs.x", "'x' is the name of an input too"),
+    "syntax": (
+        {"reference": "def run(x, w):\n    return (x\n"},
+        "reference",
+        "line 2 of the reference: '(' was never closed: return (x",
+    ),
+    "no entry": (
+        {"reference": "def go(x, w):\n    return x\n"},
+        "reference",
+        "no top-level function 'run' (there is: go)",
+    ),
+    "too many parameters": (
+        {"reference": "def run(x, w, eps):\n    return x\n"},
+        "reference",
+        "run takes x, w, eps; it is given x, w",
+    ),
+    "too few parameters": ({"reference": "def run(x):\n    return x\n"}, "reference", "run takes x; it lacks w"),
+    "other order": ({"reference": "def run(w, x):\n    return x\n"}, "reference", "the order of the inputs is x, w"),
+    "keyword only": ({"reference": "def run(x, w, *, eps):\n    return x\n"}, "reference", "by keyword"),
+    "needs another": (
+        {"reference": "def run(x, eps, **rest):\n    return x\n"},
+        "reference",
+        "run needs eps, which is no input",
+    ),
+    "broken constraint": ({"constraints": ["n == h +"]}, "constraints[0]", "does not parse"),
+    "unknown name in constraint": ({"constraints": ["n == q"]}, "constraints[0]", "unknown name 'q'"),
+    "false of constants": ({"constraints": ["n >= 1", "h == 9"]}, "constraints[1]", "left side is 8, right side is 9"),
+    "constant without value": ({"axes": {"n": {"type": "var"}, "h": {"type": "const"}}}, "axes.h", "needs a 'value'"),
+    "circular": (
+        {"axes": {**samples.BASE["axes"], "n": {"type": "expr", "expression": "n + 1"}}},
+        "axes.n.expression",
+        "follows from itself",
+    ),
+    "unknown in expression": (
+        {"axes": {**samples.BASE["axes"], "n": {"type": "expr", "expression": "k + 1"}}},
+        "axes.n.expression",
+        "unknown name 'k'",
+    ),
+    "no expression": ({"axes": {**samples.BASE["axes"], "n": {"type": "expr"}}}, "axes.n", "missing key 'expression'"),
+    "own parent": (
+        {"axes": {**samples.BASE["axes"], "n": {"type": "var", "parent": "n"}}},
+        "axes.n.parent",
+        "its own parent",
+    ),
+    "unknown parent": (
+        {"axes": {**samples.BASE["axes"], "n": {"type": "var", "parent": "hh"}}},
+        "axes.n.parent",
+        "did you mean 'h'?",
+    ),
+    "order of axes": (
+        {"outputs": {"y": {**TENSOR, "dim_order": [0, 2]}}},
+        "outputs.y.dim_order",
+        "not an order of the 2 axes",
+    ),
+    "shaped string": (
+        {"inputs": {**samples.BASE["inputs"], "x": {"shape": ["n"], "dtype": "string"}}},
+        "inputs.x.dtype",
+        "write null",
+    ),
+    "unknown dtype": (
+        {"outputs": {"y": {"shape": ["n"], "dtype": "float23"}}},
+        "outputs.y.dtype",
+        "did you mean 'float32'?",
+    ),
+    "kind of axis": ({"axes": {**samples.BASE["axes"], "n": {"type": "vra"}}}, "axes.n.type", "did you mean 'var'?"),
+    "negative size": (
+        {"axes": {"n": {"type": "var"}, "h": {"type": "const", "value": -8}}},
+        "axes.h.value",
+        "-8 is less than 0",
+    ),
+    "name with a slash": ({"name": "../evil"}, "name", "it has no slash"),
+    "wrong type": ({"inputs": ["x"]}, "inputs", "expected an object {...}, got a list [...]"),
+    "init without function": ({"init": "x = 1"}, "init", "no function in it"),
+    "custom inputs": ({"custom_inputs_entrypoint": "make"}, "custom_inputs_entrypoint", "no top-level function 'make'"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules(tmp_path, name):
+    changes, where, message = RULES[name]
+    found = [fault for fault in check(tmp_path, samples.changed(samples.BASE, **changes)) if fault.where == where]
+    assert [fault.kind for fault in found] == ["fault"]
+    assert message in found[0].message
+    assert (tmp_path / "a.json").read_text().split("\n")[found[0].line - 1].strip()
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "message"),
+    [
+        ({"axes": {**samples.BASE["axes"], "unused": {"type": "var"}}}, "axes.unused", "is not used"),
+        ({"constraints": ["the rows are independent"]}, "constraints[0]", "is in words"),
+        ({"constraints": ["x.is_contiguous()"]}, "constraints[0]", "is not checked"),
+        ({"outputs": {}}, "outputs", "nothing to compare"),
+        ({"outputs": {"y": {**TENSOR, "param": "xx"}}}, "outputs.y.param", "is not an input; did you mean 'x'?"),
+    ],
+)
+def test_warnings(tmp_path, changes, where, message):
+    found = [fault for fault in check(tmp_path, samples.changed(samples.BASE, **changes)) if fault.where == where]
+    assert [fault.kind for fault in found] == ["warning"]
+    assert message in found[0].message
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "def run(*args):\n    return args[0]\n",
+        "def run(x, w, extra=None):\n    return x\n",
+        "def run(a, b):\n    return a\n",
+        "import functools\nrun = functools.partial(print)\n",
+        "try:\n    from there import run\nexcept ImportError:\n    run = None\n",
+        "def run(x, w, y):\n    y.copy_(x)\n",
+        "def run(x, w):\n    return 1\n\n\ndef run(x, w):\n    return x\n",
+    ],
+)
+def test_references_that_fit(tmp_path, reference):
+    assert check(tmp_path, samples.changed(samples.BASE, reference=reference)) == ()
+
+
+def test_all_faults_are_told_at_once_in_the_order_of_lines(tmp_path):
+    document = samples.changed(
+        samples.BASE,
+        axes={"n": {"type": "var"}, "h": {"type": "const", "value": "eight"}},
+        outputs={"y": {"shape": ["m"], "dtype": "float23"}},
+        tags=[1],
+        op_type=...,
+    )
+    found = check(tmp_path, document)
+    assert [fault.where for fault in found] == ["", "axes.h.value", "outputs.y.dtype", "tags[0]"]
+    assert [fault.line for fault in found] == sorted(fault.line for fault in found)
+
+
+def test_case_02b_missing_op_type(tmp_path):
+    loaded = load_definition(samples.write(tmp_path / "a.json", samples.changed(samples.BASE, op_type=...)))
+    assert loaded.value is None
+    assert samples.messages(check_definition(loaded)) == [
+        (
+            f"{tmp_path}/a.json:1: missing key 'op_type': "
+            "the kind of operation, such as 'gemm'; the folder has the same name"
+        )
+    ]
+
+
+def test_case_02c_older_key_type(tmp_path):
+    document = {"type" if key == "op_type" else key: value for key, value in samples.BASE.items()}
+    loaded = load_definition(samples.write(tmp_path / "a.json", document))
+    assert loaded.value.op_type == "elementwise"
+    assert samples.messages(check_definition(loaded)) == [
+        f"{tmp_path}/a.json:3: type: older key `type`: rename it to `op_type`"
+    ]
+
+
+def test_case_02d_folder_of_another_op_type(tmp_path):
+    path = tmp_path / "elementwise" / "a.json"
+    loaded = load_definition(samples.write(path, samples.changed(samples.BASE, op_type="norm")))
+    (warning,) = check_folder(loaded, tmp_path)
+    assert warning.kind == "warning"
+    assert "op_type is 'norm', the folder 'elementwise'" in warning.message
+    assert check_folder(load_definition(samples.write(path, samples.BASE)), tmp_path) == ()
+    assert check_folder(load_definition(samples.write(tmp_path / "b.json", samples.BASE)), tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (samples.GOOD, "this is a solution, not a definition: move it under the solutions folder"),
+        (samples.LINE, "this is a workload or trace line, not a definition"),
+        (samples.LINE["workload"], "this is a workload, not a definition"),
+        ([samples.BASE], "a definition is a JSON object, not a list"),
+        ("3", "a definition is a JSON object, not a number"),
+        ({"model": "m", "framework": "vLLM", "kernels": []}, "this is a kernel calling record"),
+    ],
+)
+def test_documents_of_other_kinds_are_named(tmp_path, document, message):
+    loaded = load_definition(samples.write(tmp_path / "a.json", document))
+    assert loaded.value is None
+    assert message in loaded.faults[0].message
+
+
+def test_duplicate_keys_of_a_definition_are_faults(tmp_path):
+    text = '{"name": "a",\n' + __import__("json").dumps(samples.BASE)[1:]
+    loaded = load_definition(samples.write(tmp_path / "a.json", text))
+    assert loaded.value.name == "scale_add_h8"
+    assert "stands here a second time" in check_definition(loaded)[0].message

@@ -1,0 +1,296 @@
+import json
+
+import pytest
+
+from pytest_flashinfer.data.definitions import load_definition
+from pytest_flashinfer.data.traces import load_traces, load_workloads, stable_uuid
+from pytest_flashinfer.data.workload_rules import check_workload, check_workloads
+from tests.data import samples
+
+
+@pytest.fixture
+def base(tmp_path):
+    return load_definition(samples.write(tmp_path / "base.json", samples.BASE)).value
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Write lines and read them as workloads of the base definition."""
+
+    def read(*documents, name="scale_add_h8.jsonl"):
+        return load_workloads(samples.write_lines(tmp_path / name, *documents), "scale_add_h8")
+
+    return read
+
+
+def found(loaded, definition, root=None):
+    return samples.messages(check_workload(loaded, definition, root))
+
+
+def test_plain_line(base, lines):
+    (loaded,) = lines(samples.LINE)
+    assert loaded.value.uuid == "w-0001"
+    assert loaded.value.axes == {"n": 4}
+    assert [spec.kind for spec in loaded.value.inputs.values()] == ["random", "random"]
+    assert (loaded.notes, check_workload(loaded, base)) == ((), ())
+
+
+def test_lines_have_their_numbers(lines):
+    second = samples.workload_line(uuid="w-0002")
+    assert [loaded.line for loaded in lines(samples.LINE, "", second, '{"broken": }')] == [1, 3, 4]
+
+
+def test_empty_solution_and_evaluation_are_null(tmp_path):
+    path = samples.write_lines(tmp_path / "a.jsonl", samples.changed(samples.LINE, solution="", evaluation={}))
+    (loaded,) = load_traces(path)
+    assert (loaded.value.solution, loaded.value.evaluation) == (None, None)
+    assert loaded.notes == ("'solution': '' read as null", "'evaluation': {} read as null")
+
+
+def test_missing_uuid_follows_from_the_content(lines):
+    first, again, other = lines(
+        samples.workload_line(uuid=...), samples.workload_line(uuid=""), samples.workload_line(uuid=..., axes={"n": 5})
+    )
+    assert first.value.uuid == again.value.uuid == stable_uuid(samples.changed(samples.LINE["workload"], uuid=...))
+    assert first.value.uuid != other.value.uuid
+    assert len(first.value.uuid) == 36
+
+
+def test_bare_workload(base, lines):
+    bare = samples.LINE["workload"] | {"tolerance": {"max_atol": 0.01, "max_rtol": 0.02, "required_matched_ratio": 0.9}}
+    (loaded,) = lines(bare)
+    assert loaded.value.tolerance.required_matched_ratio == 0.9
+    assert loaded.value.tolerance.max_error_cap is None
+    assert check_workload(loaded, base) == ()
+    (wrong,) = lines(samples.changed(bare, axes={"m": 4}))
+    assert "unknown axis 'm'" in found(wrong, base)[-1]
+    assert ": axes.m: " in found(wrong, base)[-1]
+
+
+def test_unknown_keys_of_a_workload_are_kept(lines):
+    (loaded,) = lines(samples.workload_line(recipe={"seed": 3}))
+    assert loaded.value.extra == {"recipe": {"seed": 3}}
+
+
+def test_list_of_lines_in_a_json_file(tmp_path):
+    path = samples.write(
+        tmp_path / "scale_add_h8.json", [samples.LINE, samples.workload_line(uuid="b", axes={"n": "x"})]
+    )
+    first, second = load_workloads(path, "scale_add_h8")
+    assert first.value.uuid == "w-0001"
+    assert second.value is None
+    assert second.faults[0].where == "[1].workload.axes.n"
+    assert path.read_text().split("\n")[second.faults[0].line - 1].strip() == '"n": "x"'
+
+
+def test_line_for_another_definition(lines):
+    (loaded,) = lines(samples.changed(samples.LINE, definition="other"))
+    assert loaded.value is None
+    assert "this line is for 'other', its file for 'scale_add_h8'" in loaded.faults[0].message
+
+
+def test_one_broken_line_leaves_the_others(lines):
+    loaded = lines(samples.LINE, '{"definition": "scale_add_h8",}', samples.workload_line(uuid="w-0002"))
+    assert [line.value is not None for line in loaded] == [True, False, True]
+    assert str(loaded[1].faults[0]).split(".jsonl:")[1].startswith("2:30: not JSON: trailing comma")
+
+
+def test_a_definition_among_the_lines_is_named(lines):
+    assert "this is a definition, not a workload or trace line" in lines(samples.BASE)[0].faults[0].message
+
+
+RULES = {
+    "missing axis": ({"axes": {}}, "missing axis n: give its size"),
+    "unknown axis": ({"axes": {"n": 4, "nn": 4}}, "unknown axis 'nn'; did you mean 'n'?"),
+    "constant": ({"axes": {"n": 4, "h": 9}}, "axis 'h' is the constant 8, not 9"),
+    "negative": ({"axes": {"n": -1}}, "-1 is less than 0"),
+    "no number": ({"axes": {"n": "4"}}, 'expected a whole number, got "4"'),
+    "true": ({"axes": {"n": True}}, "expected a whole number, got true"),
+    "missing input": ({"inputs": {"w": {"type": "random"}}}, "missing input x"),
+    "unknown input": (
+        {"inputs": {**samples.LINE["workload"]["inputs"], "ww": {"type": "random"}}},
+        "unknown input 'ww'",
+    ),
+    "scalar for a tensor": (
+        {"inputs": {"x": {"type": "scalar", "value": 1}, "w": {"type": "random"}}},
+        "x is a tensor [n, h]",
+    ),
+    "unknown kind": (
+        {"inputs": {"x": {"type": "zeros"}, "w": {"type": "random"}}},
+        "'random', 'scalar', 'safetensors'",
+    ),
+    "no path": (
+        {"inputs": {"x": {"type": "safetensors"}, "w": {"type": "random"}}},
+        "missing keys 'path', 'tensor_key'",
+    ),
+    "no value": ({"inputs": {"x": {"type": "scalar"}, "w": {"type": "random"}}}, "missing key 'value'"),
+    "custom": ({"inputs": {"x": {"type": "custom"}, "w": {"type": "random"}}}, "names no 'custom_inputs_entrypoint'"),
+    "ratio": ({"tolerance": {"required_matched_ratio": 1.5}}, "1.5 is more than 1"),
+    "no inputs": ({"inputs": ...}, "missing input x"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules(base, lines, name):
+    changes, message = RULES[name]
+    (loaded,) = lines(samples.workload_line(**changes))
+    text = " | ".join(found(loaded, base))
+    assert message in text or (name == "unknown kind" and "'zeros' is not allowed here" in text.replace('"', "'"))
+
+
+def test_all_faults_of_a_line_at_once(base, lines):
+    (loaded,) = lines(samples.workload_line(axes={"m": -1}, inputs={"q": {"type": "random"}}))
+    assert len(found(loaded, base)) == 6
+
+
+def test_constants_may_be_repeated(base, lines):
+    (loaded,) = lines(samples.workload_line(axes={"n": 4, "h": 8}))
+    assert check_workload(loaded, base) == ()
+
+
+def test_duplicate_uuids(base, lines):
+    loaded = lines(samples.LINE, samples.workload_line(axes={"n": 5}))
+    (fault,) = check_workloads(loaded, base)
+    assert (fault.line, fault.where) == (2, "workload.uuid")
+    assert "scale_add_h8.jsonl:1 too" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "good"),
+    [
+        ("int32", 3, True), ("int32", 3.0, True), ("int32", 3.5, False), ("float32", 3, True), ("bool", True, True),
+        ("float32", "x", False), ("string", "NHD", True), ("string", 3, False), ("float32", None, False),
+        ("unknown", "x", True),
+    ],
+)  # fmt: skip
+def test_scalars(tmp_path, lines, dtype, value, good):
+    document = samples.changed(
+        samples.BASE,
+        inputs={**samples.BASE["inputs"], "s": {"shape": None, "dtype": dtype}},
+        reference="def run(x, w, s): pass",
+    )
+    definition = load_definition(samples.write(tmp_path / "s.json", document)).value
+    inputs = {**samples.LINE["workload"]["inputs"], "s": {"type": "scalar", "value": value}}
+    (loaded,) = lines(samples.workload_line(inputs=inputs))
+    assert bool(found(loaded, definition)) is not good
+
+
+STEP = {
+    "name": "step_h8",
+    "op_type": "step",
+    "axes": samples.BASE["axes"],
+    "inputs": {
+        "x": {"shape": ["n", "h"], "dtype": "float32"},
+        "state": {"shape": ["n", "h"], "dtype": "float32", "optional": True},
+    },
+    "outputs": {"y": {"shape": ["n", "h"], "dtype": "float32"}, "new_state": {"shape": ["n", "h"], "dtype": "float32"}},
+    "reference": "def run(x, state):\n    return x, x if state is None else x + state\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("variant", "inputs", "faults"),
+    [
+        ("a", {"x": {"type": "random"}}, 0),
+        ("b", {"x": {"type": "random"}, "state": {"type": "random"}}, 0),
+        ("null", {"x": {"type": "random"}, "state": None}, 0),
+        ("c", {"state": {"type": "random"}}, 1),
+    ],
+)
+def test_case_03_optional_input_left_out(tmp_path, variant, inputs, faults):
+    definition = load_definition(samples.write(tmp_path / "step.json", STEP)).value
+    line = {"definition": "step_h8", "workload": {"uuid": "u", "axes": {"n": 2}, "inputs": inputs}}
+    (loaded,) = load_workloads(samples.write_lines(tmp_path / "step_h8.jsonl", line), "step_h8")
+    texts = found(loaded, definition)
+    assert len(texts) == faults
+    assert variant != "c" or "missing input x" in texts[0]
+
+
+RAGGED = {
+    "name": "ragged_sum_h8",
+    "op_type": "ragged",
+    "axes": {**{name: {"type": "var"} for name in ("b", "len_indptr", "total")}, "h": {"type": "const", "value": 8}},
+    "inputs": {
+        "x": {"shape": ["total", "h"], "dtype": "float32"},
+        "indptr": {"shape": ["len_indptr"], "dtype": "int32"},
+    },
+    "outputs": {"y": {"shape": ["b", "h"], "dtype": "float32"}},
+    "constraints": ["len_indptr == b + 1", "total == indptr[-1].item()", "segments may be empty but never overlap"],
+    "reference": "def run(x, indptr):\n    return x\n",
+}
+
+
+def test_case_04_listed_workload_that_violates_a_constraint(tmp_path):
+    definition = load_definition(samples.write(tmp_path / "ragged.json", RAGGED)).value
+    inputs = {"x": {"type": "random"}, "indptr": {"type": "random"}}
+    line = {
+        "definition": "ragged_sum_h8",
+        "workload": {"uuid": "u", "axes": {"b": 3, "len_indptr": 9, "total": 5}, "inputs": inputs},
+    }
+    (loaded,) = load_workloads(samples.write_lines(tmp_path / "ragged_sum_h8.jsonl", line))
+    (text,) = found(loaded, definition)
+    assert "constraint 'len_indptr == b + 1' does not hold: left side is 9, right side is 4" in text
+    line["workload"]["axes"]["len_indptr"] = 4
+    (loaded,) = load_workloads(samples.write_lines(tmp_path / "ragged_sum_h8.jsonl", line))
+    assert found(loaded, definition) == []
+
+
+def test_sizes_that_follow_are_checked_too(tmp_path):
+    definition = load_definition(
+        samples.write(tmp_path / "sol.json", samples.changed(samples.SOL, constraints=["dim == t"]))
+    ).value
+    inputs = {"x": {"type": "custom"}, "p": {"type": "custom"}}
+    for size, count in ((16, 0), (15, 1)):
+        path = samples.write_lines(tmp_path / "w.jsonl", {"uuid": "u", "axes": {"t": size}, "inputs": inputs})
+        (loaded,) = load_workloads(path, "split_heads")
+        assert len(found(loaded, definition)) == count
+
+
+PASSED = {
+    "status": "PASSED",
+    "environment": {"hardware": "a card", "libs": {"torch": "2.9"}},
+    "timestamp": "2026-01-01T00:00:00",
+    "log": "",
+    "correctness": {"max_relative_error": 1e-6, "max_absolute_error": "NaN", "extra": {"ratio": 1}},
+    "performance": {"latency_ms": 0.5, "reference_latency_ms": 1.0, "speedup_factor": 2},
+}
+
+
+def test_evaluated_trace(tmp_path):
+    path = samples.write_lines(tmp_path / "t.jsonl", samples.changed(samples.LINE, solution="s", evaluation=PASSED))
+    (loaded,) = load_traces(path)
+    evaluation = loaded.value.evaluation
+    assert (evaluation.status, evaluation.performance.speedup_factor) == ("PASSED", 2.0)
+    assert evaluation.correctness.max_absolute_error != evaluation.correctness.max_absolute_error
+    assert evaluation.correctness.extra == {"extra": {"ratio": 1}}
+    assert loaded.value.solution == "s"
+
+
+def test_older_environment(tmp_path):
+    old = samples.changed(PASSED, environment={"device": "a card"})
+    path = samples.write_lines(tmp_path / "t.jsonl", samples.changed(samples.LINE, solution="s", evaluation=old))
+    (loaded,) = load_traces(path)
+    assert loaded.value.evaluation.environment.hardware == "a card"
+    assert loaded.notes == ("older key 'device' read as 'hardware'",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"status": "GOOD"}, "is not allowed here"),
+        ({"performance": None}, "expected an object"),
+        ({"status": "TIMEOUT"}, "expected null"),
+        ({"status": "INCORRECT_NUMERICAL"}, "expected null"),
+        ({"timestamp": ...}, "missing key 'timestamp'"),
+    ],
+)
+def test_evaluations_that_do_not_fit_their_status(base, lines, changes, message):
+    evaluation = samples.changed(PASSED, **changes)
+    (loaded,) = lines(samples.changed(samples.LINE, solution="s", evaluation=evaluation))
+    assert message in " | ".join(found(loaded, base))
+
+
+def test_nan_in_old_trace_files_is_let_pass(tmp_path):
+    text = json.dumps(samples.changed(samples.LINE, solution="s", evaluation=PASSED)).replace('"NaN"', "NaN")
+    (loaded,) = load_traces(samples.write_lines(tmp_path / "t.jsonl", text))
+    assert loaded.faults == ()
