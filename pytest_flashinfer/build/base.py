@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -73,10 +74,19 @@ def write_sources(sources: list[Source], folder: Path) -> None:
         if path.is_absolute() or ".." in path.parts or root not in target.parents:
             raise BuildError(f"source path {source['path']!r} leaves the solution's folder; make it relative to it")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source["content"].encode())
+            _write(target, source["content"].encode())
         except (OSError, ValueError) as error:
             raise BuildError(f"source {source['path']!r} cannot be written: {error}") from error
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write in one step: another worker may be importing the same file of the same solution."""
+    if target.is_file() and target.read_bytes() == content:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f".{target.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.replace(target)
 
 
 def entry_path(request: Request, folder: Path) -> Path:

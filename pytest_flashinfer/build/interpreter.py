@@ -40,7 +40,9 @@ def _rounding(original: Callable[..., Any], toward_zero: object) -> Callable[...
             return original(data, source, target, rounding)  # type: ignore[no-any-return]
         flat = torch.from_numpy(np.ascontiguousarray(data).reshape(-1))
         values = flat.view(torch.bfloat16) if str(source) == "bf16" else flat
-        bits = values.to(getattr(torch, _NARROW[str(target)])).view(torch.int16 if str(target) == "bf16" else torch.uint8)
+        bits = values.to(getattr(torch, _NARROW[str(target)])).view(
+            torch.int16 if str(target) == "bf16" else torch.uint8
+        )
         return bits.numpy().view(f"uint{target.primitive_bitwidth}").reshape(data.shape)
 
     convert.rounds_to_nearest = True  # type: ignore[attr-defined]
