@@ -102,6 +102,11 @@ class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.wide = wide
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Leave torch._dynamo out: to be skipped by it, the mode would import it, which takes longer than torch itself."""
+        return False
+
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Look at an operation and possibly replace arguments in the list."""
         raise LiftError(f"no rule around {op.name} for {func} {args} {asked}")
