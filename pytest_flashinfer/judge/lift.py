@@ -104,7 +104,7 @@ class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Leave torch._dynamo out: to be skipped by it, the mode would import it, which takes longer than torch itself."""
+        """Keep torch._dynamo out: to be skipped by it, the mode would import it, as slow as torch itself."""
         return False
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
