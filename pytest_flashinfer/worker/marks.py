@@ -32,8 +32,8 @@ class Mark:
 class Activity:
     """What one call did on the device: from the first start to the last end, over all streams and threads.
 
-    `window` is the time from the start of the mark before to that of the mark after, in seconds as well: events see
-    it too, which shows whether CUPTI's clock runs at the rate of theirs.
+    `window` is the time from the end of the mark before to the start of the mark after, in seconds as well: events
+    stand there too, which shows whether CUPTI's clock runs at the rate of theirs.
     """
 
     seconds: float
@@ -71,7 +71,7 @@ def assign(marks: Sequence[Mark], records: Iterable[Record], value: int) -> list
 
 
 def _activity(own: list[Record], before: Record, after: Record) -> Activity:
-    window = (after.start - before.start) * 1e-9
+    window = (after.start - before.end) * 1e-9
     if not own:
         return Activity(0.0, (), late=False, window=window)
     start, end = min(record.start for record in own), max(record.end for record in own)

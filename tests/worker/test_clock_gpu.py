@@ -19,8 +19,8 @@ import time, torch
 x = torch.ones(4096, device="cuda")
 torch.cuda.synchronize()
 from pytest_flashinfer.worker.clock import open_clock
-start = time.perf_counter()
 clock = open_clock("cuda:0")
+start = time.perf_counter()
 for _ in range(20):
     with clock.span():
         x.mul_(1.0)
@@ -194,7 +194,7 @@ def test_the_cache_is_cold_or_warm_as_asked(clock):
     assert warm < 0.9 * cold
 
 
-def test_the_first_timing_in_a_fresh_process_is_quick():
+def test_the_first_timing_in_a_fresh_process_is_quick():  # a worker opens its clock while it is made ready
     done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True, timeout=120)
     seconds, source = done.stdout.split()
     assert source == "cupti"
@@ -222,4 +222,4 @@ def test_a_solution_that_profiles_itself_is_timed_by_events(clock, spin):
     # From then on torch's profiler has CUPTI count in ticks of the processor, which must not be taken for ns.
     again = spans_of(clock, lambda: spin(1.0))
     assert middle(again) == pytest.approx(1e-3, rel=0.05)
-    assert again[0].source == "cupti" or "times as fast" in clock.fallback
+    assert again[0].source == "cupti" or "does not run at the rate" in clock.fallback

@@ -74,4 +74,4 @@ def test_a_lost_mark_gives_no_activity_and_no_work_takes_no_time():
     assert assign([MARK], marks_at()[:2], VALUE) == [None]
     (activity,) = assign([MARK], marks_at(), VALUE)
     assert (activity.seconds, activity.kernels, activity.late) == (0.0, (), False)
-    assert activity.window == pytest.approx(8e-6)
+    assert activity.window == pytest.approx(7.5e-6)

@@ -1,0 +1,178 @@
+"""The card's clock on a card that is simulated: time passes when work is enqueued."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_flashinfer.worker import cupti, device_clock
+from pytest_flashinfer.worker.cupti import CuptiError, Record
+from pytest_flashinfer.worker.device_clock import DeviceClock, _Card
+
+GAP = 1000  # ns between two activities
+
+
+class Card:
+    value = 9
+    null_seconds = 2e-6
+    flush_seconds = 33e-6
+    new_mark = _Card.new_mark
+
+    def __init__(self):
+        self.l2 = SimpleNamespace(nbytes=100 << 20, release_persisting=lambda: None)
+        self.events, self.times = (0, 1, 2), [0, 0, 0]
+        self._serial = 0
+        self.now, self.busy_until, self.calls = 0, 0, 0
+        self.records, self.spun = [], []
+
+    def work(self, name, nanoseconds, size=0, value=-1):
+        self.calls += 1
+        self.now += GAP
+        self.records.append(Record(self.now, self.now + nanoseconds, self.calls, name, size, value))
+        self.now += nanoseconds
+
+    def aside(self, name, nanoseconds):
+        self.calls += 1
+        self.records.append(Record(self.now + GAP, self.now + GAP + nanoseconds, self.calls, name))
+        self.busy_until = self.now + GAP + nanoseconds
+
+    def mark(self, size):
+        self.work("memset", 33_000 if size > 1 << 20 else 700, size, self.value)
+
+    def spin(self, seconds):
+        self.spun.append(seconds)
+        self.work("spin", int(seconds * 1e9))
+
+    def record(self, event):
+        self.times[event] = self.now + GAP // 2
+
+    def elapsed(self, first, second):
+        return (self.times[second] - self.times[first]) * 1e-9
+
+    def synchronize(self):
+        self.now = max(self.now, self.busy_until)
+
+
+class Tracer:
+    def __init__(self, card):
+        self.card, self.armed, self.rate, self.dropped, self.lose = card, 0, 1.0, 0, False
+
+    def arm(self):
+        self.armed += 1
+        self.card.records.clear()
+
+    def disarm(self):
+        self.armed -= 1
+
+    def drain(self):
+        kept = [] if self.lose else self.card.records
+        scaled = [each._replace(start=int(each.start * self.rate), end=int(each.end * self.rate)) for each in kept]
+        return scaled, self.dropped
+
+
+@pytest.fixture
+def card(monkeypatch):
+    card = Card()
+    monkeypatch.setattr(device_clock, "_card", lambda _: card)
+    card.tracer = Tracer(card)
+    monkeypatch.setattr(cupti, "tracer", lambda: card.tracer)
+    return card
+
+
+def taken(clock, call, launches=3):
+    for _ in range(launches):
+        with clock.span():
+            call()
+    return clock.read()
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_spans_come_from_the_records_between_the_marks(card, cache):
+    clock = DeviceClock("cuda:0", cache)
+
+    def call():
+        card.work("a", 5000)
+        card.work("b", 2000)
+
+    for span in taken(clock, call):
+        assert span.seconds == pytest.approx(8e-6)
+        assert span.kernels == ("a", "b")
+        assert (span.source, span.late) == ("cupti", False)
+        assert span.event_seconds == pytest.approx(9e-6)
+        assert span.host_seconds > 0
+    assert card.tracer.armed == 0
+    assert clock.read() == []
+
+
+def test_only_a_cold_call_is_preceded_by_the_flush(card):
+    for cache, flushes in (("cold", 3), ("warm", 0)):
+        clock = DeviceClock("cuda:0", cache)
+        card.records.clear()
+        taken(clock, lambda: card.work("k", 1000))
+        assert sum(record.size > 1 << 20 for record in card.records) == flushes
+
+
+def test_the_head_start_grows_with_the_host_part_of_a_call_and_is_bounded(card, monkeypatch):
+    clock = DeviceClock("cuda:0", "warm")
+    ticks = iter(range(0, 10**12, 100_000))  # each look at the clock is 0.1 ms later
+    monkeypatch.setattr(clock, "_now", lambda: next(ticks))
+    taken(clock, lambda: card.work("k", 1000))
+    assert card.spun == pytest.approx([1.5 * 30e-6 + 5e-6, 155e-6, 155e-6])
+    ticks = iter(range(0, 10**12, 10_000_000))
+    taken(clock, lambda: card.work("k", 1000))
+    assert card.spun[-1] == pytest.approx(500e-6)
+
+
+def test_a_stream_that_the_caller_does_not_wait_for_is_late(card):
+    (span,) = taken(DeviceClock("cuda:0"), lambda: card.aside("k", 90_000), launches=1)
+    assert span.late
+    assert span.seconds == pytest.approx(90e-6)
+
+
+def test_without_cupti_events_are_used_and_the_reason_is_kept(card, monkeypatch):
+    def none():
+        raise CuptiError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)")
+
+    monkeypatch.setattr(cupti, "tracer", none)
+    clock = DeviceClock("cuda:0")
+    (span,) = taken(clock, lambda: card.work("k", 5000), launches=1)
+    assert span.source == "events"
+    assert span.seconds == pytest.approx(6e-6 - 2e-6)
+    assert clock.fallback.startswith("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"lose": True}, "records are incomplete"),
+        ({"dropped": 4}, "dropped 4 records"),
+        ({"rate": 2.1}, "does not run at the rate"),
+    ],
+)
+def test_records_that_cannot_be_trusted_are_replaced_by_events(card, change, reason):
+    clock = DeviceClock("cuda:0")
+    vars(card.tracer).update(change)
+    spans = taken(clock, lambda: card.work("k", 5000))
+    assert {span.source for span in spans} == {"events"}
+    assert reason in clock.fallback
+    vars(card.tracer).update(lose=False, dropped=0, rate=1.0)
+    assert taken(clock, lambda: card.work("k", 5000))[0].source == "cupti"
+
+
+def test_one_call_in_which_the_host_was_held_up_does_not_discredit_the_records(card):
+    clock = DeviceClock("cuda:0")
+
+    def call():
+        card.work("k", 5000)
+        if card.calls < 10:
+            card.times[1] -= 400_000  # the first event came long before the mark
+
+    assert {span.source for span in taken(clock, call, launches=5)} == {"cupti"}
+
+
+def test_a_call_that_raises_leaves_no_span(card):
+    clock = DeviceClock("cuda:0")
+    with pytest.raises(ZeroDivisionError), clock.span():
+        _ = 1 / 0
+    assert len(taken(clock, lambda: card.work("k", 1000), launches=2)) == 2
