@@ -144,13 +144,20 @@ class DataSet:
         for name, group in self._solutions_by_definition.items():
             if name in self.names:
                 continue
-            near = get_close_matches(name, list(self.names), 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "; there is none of a similar name"
             for loaded in group:
                 if name:
-                    found.append(loaded.fault(("definition",), f"unknown definition {name!r}{hint}", "warning"))
+                    message = f"unknown definition {name!r}{self._hint(name)}"
+                    found.append(loaded.fault(("definition",), message, "warning"))
                 found.extend(loaded.faults)
         return unique(found)
+
+    def _hint(self, name: str) -> str:
+        for path in self._definition_files:
+            loaded = self.load(path)
+            if loaded.value is None and name in (path.stem, loaded.raw.get("name") if loaded.raw else None):
+                return f": {path} is broken"
+        near = get_close_matches(name, list(self.names), 1)
+        return f"; did you mean {near[0]!r}?" if near else "; there is none of a similar name"
 
     def problems(self, path: Path) -> tuple[Fault, ...]:
         """Say all that is wrong or odd with a definition file, its workloads and its solutions."""

@@ -12,6 +12,7 @@ from pytest_flashinfer.data.solution_forms import CONFIG, MAX_SOURCE, is_solutio
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_SOL_PROBLEM = "definition.json"
 _TRACE = ".trace.json"  # the record of how a solution came to be, beside the solution
 
 
@@ -27,12 +28,16 @@ def walk(root: Path, stop_at: str | None = None) -> Iterator[tuple[Path, list[st
 
 
 def definition_files(paths: Iterable[Path]) -> list[Path]:
-    """List the `.json` files below folders, and files that are given themselves."""
+    """List the `.json` files below folders, and files that are given themselves.
+
+    In the folder of a SOL-ExecBench problem, `definition.json` is the one; solutions may lie beside it.
+    """
     found: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
             for folder, names in walk(path):
-                found.update((folder / name, None) for name in names if name.endswith(".json"))
+                wanted = [_SOL_PROBLEM] if _SOL_PROBLEM in names else names
+                found.update((folder / name, None) for name in wanted if name.endswith(".json"))
         else:
             found[path] = None
     return list(found)

@@ -17,7 +17,13 @@ JsonPath = tuple[str | int, ...]
 def show_path(where: JsonPath) -> str:
     """Write a path into a JSON document as people do: `inputs.x.shape[0]`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
-    return text.removeprefix(".")
+    return printable(text.removeprefix("."))
+
+
+def printable(text: str, limit: int = 1000) -> str:
+    """Put a text from a stranger's file on one line: no line break, no escape sequence, no end of it."""
+    plain = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[:limit])
+    return plain if len(text) <= limit else f"{plain}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,9 @@ class Fault:
     message: str
     column: int | None = None
     kind: FaultKind = "fault"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", printable(self.message))
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)
@@ -85,6 +94,9 @@ class Loaded(Generic[T]):
     line: int = 1
     lines: Lines = field(default_factory=OneLine, compare=False, repr=False)
     raw: Any = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
 
     def fault(self, where: JsonPath, message: str, kind: FaultKind = "fault") -> Fault:
         """Make a fault at a path into this document."""

@@ -131,6 +131,7 @@ class SourceFile:
 
     path: str
     content: str
+    extra: Extra = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

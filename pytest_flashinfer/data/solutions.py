@@ -124,8 +124,8 @@ def _sources(read: Reader) -> tuple[model.SourceFile, ...]:
     sources = []
     for number, source in enumerate(read.need("sources", list)):
         inner = Reader(source, ("sources", number))
-        path, content = inner.need("path", str), inner.rest.get("content")
+        path, content = inner.need("path", str), inner.rest.pop("content", None)
         if not isinstance(content, str):
             raise inner.fail("content", "missing key 'content'" if content is None else "expected text")
-        sources.append(model.SourceFile(path, content))
+        sources.append(model.SourceFile(path, content, inner.rest))
     return tuple(sources)

@@ -189,6 +189,6 @@ def solution_document(solution: model.Solution) -> Document:
         "author": solution.author,
         "description": solution.description,
         "spec": _kept(spec, rest),
-        "sources": [{"path": source.path, "content": source.content} for source in solution.sources],
+        "sources": [{"path": source.path, "content": source.content, **source.extra} for source in solution.sources],
     }
     return _kept(document, extra)

@@ -33,6 +33,8 @@ def write_folder(solution: Solution, folder: Path) -> list[Path]:
         problem = unsafe_path(source.path)
         if problem:
             raise CannotWriteError(f"source path {source.path!r} {problem}")
+        if source.extra:
+            raise CannotWriteError(f"source {source.path!r}: a file cannot hold {', '.join(map(repr, source.extra))}")
     document = solution_document(solution)
     build = document.pop("spec")
     sources = document.pop("sources")

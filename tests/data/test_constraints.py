@@ -219,10 +219,10 @@ def test_what_is_not_known_is_not_computed(text):
     ],
 )
 def test_what_cannot_be_computed_says_so_at_once(text):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(ConstraintError):
         parse(text).holds(ENV)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from pytest_flashinfer.data.definitions import load_definition
@@ -205,7 +207,7 @@ def test_documents_of_other_kinds_are_named(tmp_path, document, message):
 
 
 def test_duplicate_keys_of_a_definition_are_faults(tmp_path):
-    text = '{"name": "a",\n' + __import__("json").dumps(samples.BASE)[1:]
+    text = '{"name": "a",\n' + json.dumps(samples.BASE)[1:]
     loaded = load_definition(samples.write(tmp_path / "a.json", text))
     assert loaded.value.name == "scale_add_h8"
     assert "stands here a second time" in check_definition(loaded)[0].message

@@ -19,7 +19,7 @@ from pytest_flashinfer.data.traces import load_workloads
 from pytest_flashinfer.data.workload_rules import check_workload
 from tests.data import samples
 
-fuzzed = settings(max_examples=80, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+fuzzed = settings(max_examples=80, deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
 
 ODD = [
     None,
@@ -45,6 +45,7 @@ ODD = [
     ["n", None],
     {"type": 3},
     "é\u2028",
+    "\x1b[31m",
 ]
 DEFINITIONS = [samples.BASE, samples.SIGNATURE, samples.DESCRIPTION, samples.DUMP, samples.SOL]
 
@@ -89,7 +90,7 @@ def folder():
 def assert_messages(faults):
     for fault in faults:
         assert fault.message
-        assert "\n" not in fault.message
+        assert str(fault).isprintable()
         assert "Traceback" not in fault.message
         assert fault.line is None or fault.line >= 1
 
@@ -198,3 +199,17 @@ def test_a_folder_of_rubbish(tmp_path):
     for path in data.definition_files():
         assert samples.messages(data.problems(path))
     assert_messages(data.unknown_solutions())
+
+
+def test_names_from_strangers_cannot_write_to_the_terminal(tmp_path):
+    evil = "x\x1b[2J\n::error::all passed\u2028"
+    axes = {**samples.BASE["axes"], evil: {"type": "var", "value": evil}}
+    sources = [{"path": evil, "content": "def run(:"}]
+    found = check_definition(
+        load_definition(samples.write(tmp_path / "a.json", samples.changed(samples.BASE, axes=axes)))
+    )
+    found += check_solution(
+        load_solution(samples.write(tmp_path / "s.json", samples.changed(samples.GOOD, sources=sources)))
+    )
+    assert len(found) >= 3
+    assert all(str(fault).isprintable() for fault in found)

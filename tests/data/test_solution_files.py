@@ -72,6 +72,8 @@ def test_entry_point_without_a_file(tmp_path):
 
 
 def test_build_steps_and_other_keys_are_kept(tmp_path):
+    sources = [samples.GOOD["sources"][0] | {"mode": 644}]
+    assert load(tmp_path, samples.changed(samples.GOOD, sources=sources)).value.sources[0].extra == {"mode": 644}
     loaded = load(tmp_path, samples.changed(spec(build_steps=["make"], compile_options={"cflags": ["-O3"]}), score=3))
     assert loaded.value.extra == {"score": 3, "spec": {"build_steps": ["make"], "compile_options": {"cflags": ["-O3"]}}}
 
@@ -294,6 +296,9 @@ def test_what_has_no_such_form(tmp_path):
     with pytest.raises(CannotWriteError, match="leaves the solution's folder"):
         write_folder(load(tmp_path, evil).value, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    more = samples.changed(samples.GOOD, sources=[samples.GOOD["sources"][0] | {"mode": 644}])
+    with pytest.raises(CannotWriteError, match="a file cannot hold 'mode'"):
+        write_folder(load(tmp_path, more).value, tmp_path / "out")
     with pytest.raises(CannotWriteError, match="null has no form"):
         write_folder(load(tmp_path, spec(build_steps=[None])).value, tmp_path / "out")
     with pytest.raises(CannotWriteError, match="one Python source"):
