@@ -54,6 +54,8 @@ class DefinitionFile(pytest.Module):
             return  # pytest would make a skipped item of an empty parameter set; there is nothing to run here
         for item in super()._genfunctions(name, funcobj):
             item.__class__ = KernelItem  # pytest builds the items of a module itself and takes no item class
+            for mark in item.iter_markers("solution"):
+                item.extra_keyword_matches.update((mark.kwargs["author"], mark.kwargs["language"]))
             yield item
 
     def raise_faults(self) -> None:

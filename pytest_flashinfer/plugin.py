@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.session import FibSession
 
+SHOWN = 5  # solutions that a warning names
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
@@ -64,6 +66,14 @@ class FlashInferPlugin:
         parent = metafunc.definition.parent
         if isinstance(parent, DefinitionFile):
             parametrize(metafunc, parent)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Warn once of solutions that are for no definition here: they do not run, and nobody should think they did."""
+        lines = [str(problem) for problem in self.session.unknown_solutions()]
+        if lines:
+            more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+            text = "\n".join(["solutions that are not run:", *lines[:SHOWN], *more])
+            session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
     def pytest_report_header(self) -> list[str]:
         """Say what this run stands on: card, driver, versions, scope, seed."""

@@ -53,6 +53,7 @@ class FibSession:
         except devices.DeviceError as error:
             raise pytest.UsageError(str(error)) from error
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
+        self._explicit_tolerances()  # a spelling that cannot be read ends the run before it starts
         self._pool: Pool | None = None
         self._latencies: dict[tuple[Path, str], float | None] = {}
 
@@ -106,6 +107,10 @@ class FibSession:
             return None
         return folders[0] / definition.op_type / f"{definition.name}.jsonl"
 
+    def unknown_solutions(self) -> list[Fault]:
+        """Return a warning for each solution without a definition, those first whose name is nearly one."""
+        return sorted(self.dataset.unknown_solutions(), key=lambda fault: "did you mean" not in fault.message)
+
     def location(self, path: Path, uuid: str | None) -> tuple[Path, int | None]:
         """Return where an item is stated: the workload's line, else the definition's first, counted from 0."""
         if uuid is not None:
@@ -125,19 +130,22 @@ class FibSession:
 
     def tolerance(self, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:
         """Return the tolerance in force: ini, then workload, then fixture, then command line, the last the strongest."""
-        from pytest_flashinfer.judge.tolerance import ToleranceError, from_mapping, layered, parse_lines
-
-        def chosen(lines: tuple[str, ...], where: str) -> list[Tolerance]:
-            table = parse_lines(lines, where)
-            return [own for key, own in table.items() if fnmatch(definition.op_type, key) or fnmatch(definition.name, key)]
+        from pytest_flashinfer.judge.tolerance import from_mapping, layered
 
         stated = workload.tolerance if workload is not None else None
+        ini, line = (
+            [own for key, own in table.items() if fnmatch(definition.op_type, key) or fnmatch(definition.name, key)]
+            for table in self._explicit_tolerances()
+        )
+        return layered(*ini, from_mapping(asdict(stated)) if stated is not None else None, fixture, *line)
+
+    def _explicit_tolerances(self) -> tuple[dict[str, Tolerance], dict[str, Tolerance]]:
+        from pytest_flashinfer.judge.tolerance import ToleranceError, parse_lines
+
         try:
-            return layered(
-                *chosen(self.options.ini_tolerance, "fib_tolerance"),
-                from_mapping(asdict(stated)) if stated is not None else None,
-                fixture,
-                *chosen(self.options.tolerance, "--fib-tolerance"),
+            return (
+                parse_lines(self.options.ini_tolerance, "fib_tolerance"),
+                parse_lines(self.options.tolerance, "--fib-tolerance"),
             )
         except ToleranceError as error:
             raise pytest.UsageError(str(error)) from error

@@ -1,0 +1,50 @@
+"""A small data set for every test of the plugin.
+
+Most runs happen in this process (`pytester`). pytester forgets the modules that an inner run imported, and neither
+torch nor the plugin's own state survives being imported twice, so they are loaded here, before the first run.
+"""
+
+from __future__ import annotations
+
+import hypothesis  # noqa: F401
+import jsonschema  # noqa: F401
+import numpy as np  # noqa: F401
+import pytest
+import torch  # noqa: F401
+
+from pytest_flashinfer import collect, fixtures, judging, making, search, searching, session, timing  # noqa: F401
+from pytest_flashinfer.worker import kernel, pool  # noqa: F401
+
+from .repository import QUICK, Repository
+
+
+@pytest.fixture
+def repository(pytester: pytest.Pytester) -> Repository:
+    """A definition with one workload and one right solution, in pytester's folder."""
+    made = Repository(pytester.path)
+    made.define()
+    made.sizes(4)
+    made.solve()
+    return made
+
+
+@pytest.fixture
+def kernels(pytester: pytest.Pytester, repository: Repository):
+    """Run pytest over the data set within this process; returns pytester's result."""
+
+    def run(*options: str) -> pytest.RunResult:
+        return pytester.runpytest_inprocess("--fib-solutions=solutions", *QUICK, *options)
+
+    assert repository.root == pytester.path
+    return run
+
+
+@pytest.fixture
+def collected(kernels):
+    """Return the node ids that a run would execute."""
+
+    def node_ids(*options: str) -> list[str]:
+        result = kernels("--collect-only", "-q", *options)
+        return [line for line in result.outlines if "::" in line]
+
+    return node_ids

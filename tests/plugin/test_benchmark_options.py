@@ -1,0 +1,89 @@
+"""Timing goes through pytest-benchmark, and its options mean what they say."""
+
+import json
+
+import pytest
+
+SPEED = ("-k", "test_speed")
+
+
+def test_json(repository):
+    done = repository.run(*SPEED, "--benchmark-json=run.json")
+    assert done["test_speed"].outcome == "passed"
+    document = json.loads((repository.root / "run.json").read_text())
+    (entry,) = document["benchmarks"]
+    assert entry["name"] == "test_speed[good-n4-w_0004]"
+    assert entry["stats"]["rounds"] > 1
+    assert 0 < entry["stats"]["median"] < 1
+    assert entry["extra_info"]["speedup"] > 0
+    assert "cpu" in json.dumps(entry["extra_info"]).lower() or "wall" in json.dumps(entry["extra_info"]).lower()
+
+
+def test_skip_leaves_correctness(kernels):
+    result = kernels("--benchmark-skip")
+    result.assert_outcomes(passed=4, skipped=1)
+
+
+def test_only_leaves_timing(kernels):
+    result = kernels("--benchmark-only")
+    outcomes = result.parseoutcomes()
+    assert outcomes["passed"] == 1
+    result.stdout.fnmatch_lines(["*test_speed[[]good-n4-w_0004]*"])
+
+
+def test_disabled_still_judges_the_call(repository, kernels):
+    repository.solve("good", "def run(x, w):\n    return x * w + 2\n")
+    kernels(*SPEED, "--benchmark-disable").assert_outcomes(failed=1, deselected=4)
+
+
+def test_timed_calls_are_judged(repository, kernels):
+    """A kernel that is right at first and then cheap is not timed as if it were right."""
+    source = "calls = 0\n\ndef run(x, w):\n    global calls\n    calls += 1\n    return x * w + 1 if calls < 4 else x\n"
+    repository.solve("good", source)
+    result = kernels(*SPEED)
+    result.assert_outcomes(failed=1, deselected=4)
+
+
+def test_saved_runs_compare(repository, kernels):
+    kernels(*SPEED, "--benchmark-autosave").assert_outcomes(passed=1, deselected=4)
+    assert list(repository.root.glob(".benchmarks/*/0001_*.json"))
+    result = kernels(*SPEED, "--benchmark-compare")
+    result.assert_outcomes(passed=1, deselected=4)
+    result.stdout.fnmatch_lines(["*test_speed[[]good-n4-w_0004] (NOW)*"])
+
+
+def test_a_group_is_a_workload(repository, kernels):
+    repository.solve("other")
+    repository.sizes(4, 16)
+    result = kernels(*SPEED, "--fib-scope=full")
+    groups = [line for line in result.outlines if line.startswith("---") and "benchmark" in line]
+    assert len(groups) == 2, "\n".join(groups)
+    assert all("2 tests" in line for line in groups)
+
+
+def test_group_by_solution(repository, kernels):
+    repository.solve("other")
+    result = kernels(*SPEED, "--benchmark-group-by=param:solution")
+    groups = [line for line in result.outlines if line.startswith("---") and "benchmark" in line]
+    assert len(groups) == 2
+    assert any("other" in line for line in groups)
+
+
+@pytest.mark.parametrize("check", ["test_correct", "test_speed"])
+def test_junit_carries_the_numbers(repository, check):
+    done = repository.run("-k", check)
+    properties = done[check].properties
+    assert properties["fib_definition"] == "scale_add_h8"
+    assert properties["fib_solution"] == "good"
+    assert properties["status"] == "PASSED"
+    if check == "test_speed":
+        assert float(properties["latency_s"]) > 0
+        assert float(properties["speedup"]) > 0
+
+
+def test_table_at_the_end(repository, kernels):
+    repository.solve("wrong", "def run(x, w):\n    return x * w + 2\n")
+    result = kernels()
+    result.stdout.fnmatch_lines(
+        ["scale_add_h8*", "*solution*author*", "*good*tests*", "*wrong*tests*INCORRECT_NUMERICAL*"]
+    )

@@ -1,0 +1,238 @@
+"""Comparisons at the edges: cases 05, 06, 07 and 10."""
+
+import pytest
+
+from .repository import RANDOM, Repository
+
+HEAD = "import torch\n\n"
+SHAPED = {"shape": ["n", "h"], "dtype": "float32"}
+
+
+def outputs(**specs):
+    return {name: {"shape": list(shape), "dtype": dtype} for name, (shape, dtype) in specs.items()}
+
+
+class Book:
+    """Definitions, each with variants of a kernel, run together."""
+
+    def __init__(self, root):
+        self.repository = Repository(root)
+
+    def page(  # noqa: PLR0913
+        self, name, reference, *, out, sizes=(4,), axes=None, inputs=None, op_type="elementwise", **variants
+    ):
+        changes = {"axes": axes} if axes else {}
+        if inputs:
+            changes["inputs"] = inputs
+        self.repository.define(name=name, op_type=op_type, reference=HEAD + reference, outputs=out, **changes)
+        given = dict.fromkeys(inputs or ("x", "w"), RANDOM)
+        self.repository.lines(
+            *({"uuid": f"w-{n}", "axes": {"n": n}, "inputs": given} for n in sizes), name=name, folder=op_type
+        )
+        for variant, source in variants.items():
+            self.repository.solve(variant, HEAD + source, of=name)
+
+    def run(self, *options):
+        return self.repository.run("-k", "test_correct", *options)
+
+
+ATTEND = """\
+def run(x, w):
+    out, lse = x * w, x.sum(1)
+    out[0], lse[0] = 0.0, {lse}
+    return out, lse
+"""
+NAN = """\
+def run(x, w):
+    y = x * w
+    {damage}
+    return y
+"""
+
+
+def case_05_page(book):
+    book.page(
+        "attend_h8",
+        ATTEND.format(lse="-torch.inf"),
+        out=outputs(out=(["n", "h"], "float32"), lse=(["n"], "float32")),
+        same=ATTEND.format(lse="-torch.inf"),
+        finite=ATTEND.format(lse="-1e30"),
+        positive=ATTEND.format(lse="torch.inf"),
+        nan=ATTEND.format(lse="torch.nan"),
+    )
+    book.page(
+        "broken_h8",
+        NAN.format(damage="y[1] = torch.nan"),
+        out=outputs(y=(["n", "h"], "float32")),
+        clean=NAN.format(damage="pass"),
+        alike=NAN.format(damage="y[1] = torch.nan"),
+    )
+
+
+@pytest.fixture(scope="module")
+def case_05(tmp_path_factory):
+    book = Book(tmp_path_factory.mktemp("case_05"))
+    case_05_page(book)
+    return book.run()
+
+
+def test_case_05_equal_infinities_pass(case_05):
+    assert case_05["test_correct[same"].outcome == "passed"
+
+
+@pytest.mark.parametrize(("variant", "value"), [("finite", "-1e+30"), ("positive", "inf"), ("nan", "nan")])
+def test_case_05_other_values_where_the_truth_is_infinite_fail(case_05, variant, value):
+    case = case_05[f"test_correct[{variant}"]
+    assert case.outcome == "failure"
+    for word in ("lse", "[0]", value, "-inf"):
+        assert word in case.text, case.text
+
+
+def test_case_05_a_finite_value_where_the_reference_is_nan_fails(case_05):
+    case = case_05["test_correct[clean"]
+    assert case.outcome != "passed"
+    assert "y" in case.text
+    assert "nan" in case.text.lower()
+
+
+def test_case_05_nan_in_both_fails_unless_asked_for(case_05, tmp_path):
+    case = case_05["test_correct[alike"]
+    assert case.outcome != "passed"
+    assert "reference is NaN here" in case.message + case.text
+    book = Book(tmp_path)
+    case_05_page(book)
+    assert book.run("--fib-tolerance=equal_nan=true")["test_correct[alike"].outcome == "passed"
+
+
+def test_case_05_no_share_of_mismatches_excuses_an_infinity(tmp_path):
+    book = Book(tmp_path)
+    case_05_page(book)
+    done = book.run("--fib-tolerance=required_matched_ratio=0.5")
+    assert done["test_correct[finite"].outcome == "failure"
+    assert done["test_correct[same"].outcome == "passed"
+
+
+def case_06_page(book):
+    book.page(
+        "softmax_v65536",
+        "def run(x):\n    return torch.softmax(x, -1)\n",
+        out=outputs(y=(["n", "v"], "float32")),
+        axes={"n": {"type": "var"}, "v": {"type": "const", "value": 65536}},
+        inputs={"x": {"shape": ["n", "v"], "dtype": "float32"}},
+        op_type="softmax",
+        honest="def run(x):\n    e = torch.exp(x - x.amax(-1, keepdim=True))\n    return e / e.sum(-1, keepdim=True)\n",
+        zeros="def run(x):\n    return torch.zeros_like(x)\n",
+        constant="def run(x):\n    return torch.full_like(x, 1 / 65536)\n",
+    )
+
+
+def test_case_06_the_default_bound_tells_zeros_from_small_values(tmp_path):
+    book = Book(tmp_path)
+    case_06_page(book)
+    done = book.run()
+    assert {name.partition("[")[2].partition("-")[0]: outcome for name, outcome in done.outcomes().items()} == {
+        "honest": "passed",
+        "zeros": "failure",
+        "constant": "failure",
+    }
+
+
+def test_case_06_a_tolerance_that_lets_zeros_pass_is_refused_with_the_numbers(tmp_path):
+    book = Book(tmp_path)
+    case_06_page(book)
+    done = book.run("--fib-tolerance=rtol=1e-2 atol=1e-2")
+    assert done.code == 1
+    for variant in ("zeros", "constant"):
+        case = done[f"test_correct[{variant}"]
+        assert case.outcome in ("failure", "error")
+        for word in ("zeros would pass", "0.01", "max|reference|"):
+            assert word in case.message + case.text, case.text
+
+
+@pytest.fixture(scope="module")
+def case_07(tmp_path_factory):
+    book = Book(tmp_path_factory.mktemp("case_07"))
+    index = "def run(x, w):\n    return torch.full((len(x),), {value}, dtype=torch.int64)\n"
+    book.page(
+        "index_h8",
+        index.format(value=16777217),
+        out=outputs(idx=(["n"], "int64")),
+        near=index.format(value=16777216),
+        exact=index.format(value=16777217),
+    )
+    flip = "def run(x, w):\n    mask = x > 0\n    {damage}\n    return mask\n"
+    book.page(
+        "mask_h8",
+        flip.format(damage="pass"),
+        out=outputs(mask=(["n", "h"], "bool")),
+        sizes=(125,),
+        flipped=flip.format(damage="mask[3, 3] ^= True"),
+    )
+    top = (
+        "def run(x, w):\n"
+        "    same = torch.tensor([5.0, 7.0, 7.0, 1.0, 0.0, 0.0, 0.0, 0.0]).expand_as(x)\n"
+        "    return {pick}\n"
+    )
+    book.page(
+        "top_h8",
+        top.format(pick="torch.tensor([1, 2]).expand(len(x), 2).contiguous()"),
+        out={"idx": {"shape": ["n", "k"], "dtype": "int64"}},
+        axes={"n": {"type": "var"}, "h": {"type": "const", "value": 8}, "k": {"type": "const", "value": 2}},
+        swapped=top.format(pick="torch.tensor([2, 1]).expand(len(x), 2).contiguous()"),
+    )
+    return book
+
+
+def test_case_07_integers_differ_by_one_and_fail(case_07):
+    done = case_07.run()
+    case = done["test_correct[near"]
+    assert case.outcome == "failure"
+    assert "16777216" in case.text
+    assert "16777217" in case.text
+    assert done["test_correct[exact"].outcome == "passed"
+    assert done["test_correct[flipped"].outcome == "failure"
+    assert done["test_correct[swapped"].outcome == "failure"
+
+
+def test_case_07_a_share_for_all_outputs_does_not_excuse_a_bool(case_07):
+    assert case_07.run("--fib-tolerance=required_matched_ratio=0.95")["test_correct[flipped"].outcome == "failure"
+
+
+def test_case_07_a_share_for_the_output_by_name_does(case_07):
+    done = case_07.run("--fib-tolerance=mask:required_matched_ratio=0.95")
+    assert done["test_correct[flipped"].outcome == "passed"
+    assert done["test_correct[near"].outcome == "failure"
+
+
+ROWS = """\
+def run(x, w, y):
+    for row in range({rows}):
+        y[row] = x[row] * w + 1
+"""
+
+
+@pytest.fixture(scope="module")
+def case_10(tmp_path_factory):
+    repository = Repository(tmp_path_factory.mktemp("case_10"))
+    repository.define()
+    repository.sizes(4)
+    repository.solve("whole", ROWS.format(rows="len(x)"), destination=True)
+    repository.solve("short", ROWS.format(rows="len(x) - 1"), destination=True)
+    count = "def run(x, w):\n    return (x > 0).sum(1, dtype=torch.int32)\n"
+    repository.define(name="count_h8", outputs=outputs(c=(["n"], "int32")), reference=HEAD + count)
+    repository.sizes(4, name="count_h8")
+    repository.solve("ints", "def run(x, w, c):\n    c[:-1] = (x > 0).sum(1)[:-1]\n", of="count_h8", destination=True)
+    return repository.run("-k", "test_correct or test_speed or test_sizes")
+
+
+@pytest.mark.parametrize("check", ["test_correct", "test_speed", "test_sizes"])
+def test_case_10_rows_that_were_never_written_always_fail(case_10, check):
+    assert case_10[f"{check}[whole"].outcome == "passed"
+    for variant in ("short", "ints"):
+        case = case_10[f"{check}[{variant}"]
+        assert case.outcome == "failure"
+        assert "never written" in case.text, case.text
+
+
+def test_case_10_says_that_it_is_the_last_row(case_10):
+    assert "last row never written" in case_10["test_correct[short"].text

@@ -1,0 +1,52 @@
+"""Where kernels run and on how much."""
+
+import shutil
+
+import pytest
+
+NO_CARD = pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="says what happens without a card")
+
+
+@NO_CARD
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
+def test_a_card_that_is_not_there_is_a_usage_error(kernels, device):
+    result = kernels(f"--fib-device={device}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: *{device}*"])
+
+
+def test_a_device_that_makes_no_sense_is_a_usage_error(kernels):
+    result = kernels("--fib-device=abacus")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *abacus*"])
+
+
+@NO_CARD
+def test_a_card_can_be_required(pytester, repository):
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--fib-require-gpu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *--fib-require-gpu*"])
+
+
+@NO_CARD
+def test_auto_takes_the_cpu_where_there_is_no_card(pytester, repository):
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only")
+    result.stdout.fnmatch_lines(["flashinfer: cpu *torch *triton *", "flashinfer: scope smoke, --fib-seed=*"])
+
+
+def test_smoke_takes_few_and_full_takes_all(repository, collected):
+    repository.sizes(*range(1, 21))
+    correct = ("-k", "test_correct")
+    smoke, full = collected(*correct, "--fib-scope=smoke"), collected(*correct, "--fib-scope=full")
+    assert len(full) == 20
+    assert 1 < len(smoke) < 6
+    assert set(smoke) < set(full)
+    assert any("n1-" in item for item in smoke)
+    assert collected(*correct) == smoke, "smoke is the default on the CPU"
+
+
+@pytest.mark.gpu
+def test_auto_takes_the_card(pytester, repository):
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--fib-require-gpu", "-k", "test_correct")
+    result.stdout.fnmatch_lines(["flashinfer: cuda:0 *driver *", "flashinfer: scope full*"])
+    result.assert_outcomes(passed=1, deselected=4)

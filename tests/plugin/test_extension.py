@@ -1,0 +1,85 @@
+"""A conftest.py beside the definitions overrides `inputs`, `tolerance` or `compare` for its folder."""
+
+import pytest
+
+OFF = "def run(x, w):\n    return x * w + 1.001\n"
+
+
+@pytest.fixture
+def two(repository):
+    """The same slightly wrong kernel in two folders."""
+    repository.solve("good", OFF)
+    repository.define(name="strict_h8", folder="strict", op_type="strict")
+    repository.sizes(4, name="strict_h8", folder="strict")
+    repository.solve("same", OFF, of="strict_h8")
+    return repository
+
+
+def test_without_it_both_fail(two, kernels):
+    kernels("-k", "test_correct").assert_outcomes(failed=2, deselected=8)
+
+
+def test_tolerance(two, kernels):
+    two.write(
+        "definitions/elementwise/conftest.py",
+        "import pytest\nfrom pytest_flashinfer.judge.tolerance import Tolerance\n\n"
+        "@pytest.fixture\ndef tolerance():\n    return Tolerance(atol=1e-2)\n",
+    )
+    result = kernels("-k", "test_correct", "-v")
+    result.assert_outcomes(passed=1, failed=1, deselected=8)
+    result.stdout.fnmatch_lines(["*scale_add_h8.json::test_correct*PASSED*", "*strict_h8.json::test_correct*FAILED*"])
+
+
+def test_command_line_wins_over_the_fixture(two, kernels):
+    two.write(
+        "definitions/elementwise/conftest.py",
+        "import pytest\nfrom pytest_flashinfer.judge.tolerance import Tolerance\n\n"
+        "@pytest.fixture\ndef tolerance():\n    return Tolerance(atol=1e-2)\n",
+    )
+    kernels("-k", "test_correct", "--fib-tolerance=atol=1e-6").assert_outcomes(failed=2, deselected=8)
+
+
+def test_ini_is_weaker_than_the_fixture(two, kernels, pytester):
+    pytester.makeini("[pytest]\nfib_tolerance =\n    atol=1e-2\n")
+    two.write(
+        "definitions/strict/conftest.py",
+        "import pytest\nfrom pytest_flashinfer.judge.tolerance import Tolerance\n\n"
+        "@pytest.fixture\ndef tolerance():\n    return Tolerance(atol=1e-6)\n",
+    )
+    kernels("-k", "test_correct").assert_outcomes(passed=1, failed=1, deselected=8)
+
+
+def test_tolerance_by_definition(two, kernels, pytester):
+    pytester.makeini("[pytest]\nfib_tolerance =\n    strict_h8: atol=1e-2\n")
+    result = kernels("-k", "test_correct", "-v")
+    result.stdout.fnmatch_lines(["*scale_add_h8.json::test_correct*FAILED*", "*strict_h8.json::test_correct*PASSED*"])
+
+
+def test_inputs(repository, kernels):
+    """The override sees what the default makes and changes one input; every check gets the changed one."""
+    repository.solve("good", "def run(x, w):\n    assert (w == 3).all()\n    return x * w + 1\n")
+    repository.write(
+        "definitions/elementwise/conftest.py",
+        "import pytest\n\n@pytest.fixture\ndef inputs(inputs):\n"
+        "    def make(*arguments, **named):\n"
+        "        values = inputs(*arguments, **named)\n"
+        "        values['w'].fill_(3)\n"
+        "        return values\n"
+        "    return make\n",
+    )
+    kernels("-k", "test_correct or test_sizes or test_speed").assert_outcomes(passed=3, deselected=2)
+
+
+def test_compare(repository, kernels):
+    """The override may judge by itself: here only signs count."""
+    repository.solve("good", "def run(x, w):\n    return 5 * (x * w + 1)\n")
+    kernels("-k", "test_correct").assert_outcomes(failed=1, deselected=4)
+    repository.write(
+        "definitions/elementwise/conftest.py",
+        "import pytest\n\n@pytest.fixture\ndef compare():\n"
+        "    def signs(call, answer):\n"
+        "        actual, expected = call.outputs['y'], answer.outputs['y'].native\n"
+        "        assert ((actual > 0) == (expected > 0)).all()\n"
+        "    return signs\n",
+    )
+    kernels("-k", "test_correct").assert_outcomes(passed=1, deselected=4)

@@ -1,0 +1,122 @@
+"""Options, their ini keys, and what is said about a bad value."""
+
+import re
+
+import pytest
+
+from pytest_flashinfer.options import DECLARATIONS
+
+
+def test_help_has_one_group_with_every_option(pytester):
+    result = pytester.runpytest_inprocess("--help")
+    text = result.stdout.str()
+    assert text.count("GPU kernels (pytest-flashinfer):") == 1
+    group = text.partition("GPU kernels (pytest-flashinfer):")[2]
+    for option in DECLARATIONS:
+        assert option.switch in group
+        assert f"fib_{option.dest} (" in group, "ini keys are listed with their types"
+
+
+@pytest.mark.parametrize("option", [each for each in DECLARATIONS if not each.flag], ids=lambda option: option.dest)
+def test_help_of_a_switch_names_its_ini_key(pytester, option):
+    text = re.sub(r"\s+", " ", pytester.runpytest_inprocess("--help").stdout.str())
+    assert f"(ini: {option.key})" in text
+
+
+@pytest.mark.parametrize("name", ["definitions", "solutions", "workloads"])
+def test_a_path_that_does_not_exist_is_a_usage_error(kernels, name):
+    result = kernels(f"--fib-{name}=nowhere")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --fib-{name}: nowhere does not exist*"])
+
+
+def test_no_definitions_at_all_is_a_usage_error(pytester):
+    pytester.mkdir("solutions")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: no definitions: *--fib-definitions=PATH*"])
+
+
+@pytest.mark.parametrize(
+    "option", ["--fib-scope=tiny", "--fib-timeout=soon", "--fib-seed=-1", "--fib-policy=none", "--fib-examples=few"]
+)
+def test_a_value_that_cannot_be_read_is_a_usage_error(kernels, option):
+    result = kernels(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}*"])
+
+
+@pytest.mark.parametrize(("key", "value"), [("fib_timeout", "soon"), ("fib_scope", "tiny"), ("fib_seed", "x")])
+def test_an_ini_value_that_cannot_be_read_is_a_usage_error(pytester, kernels, key, value):
+    pytester.makeini(f"[pytest]\n{key} = {value}")
+    result = kernels()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{key}*{value}*"])
+
+
+@pytest.mark.parametrize("spelling", ["rtol", "rtol=small", "nonsense=1"])
+def test_a_tolerance_that_cannot_be_read_is_a_usage_error(kernels, spelling):
+    result = kernels(f"--fib-tolerance={spelling}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*tolerance*"])
+
+
+INI = """
+[pytest]
+fib_definitions = data/definitions
+fib_solutions = data/solutions
+fib_workloads = data/workloads
+fib_device = cpu
+fib_scope = full
+fib_seed = 77
+fib_seconds = 2
+fib_examples = 5
+fib_timeout = 30
+fib_build_timeout = 50
+fib_tolerance =
+    elementwise: rtol=1e-4
+fib_layouts = strided
+fib_policy = custom-kernel
+fib_cache = warm
+fib_save_failures = false
+fib_require_gpu = false
+fib_traces = traces
+"""
+
+
+def test_every_ini_key(pytester, repository):
+    """Relative paths start from the folder of the ini file, wherever pytest is called."""
+    data = pytester.mkdir("data")
+    for name in ("definitions", "solutions", "workloads"):
+        (repository.root / name).rename(data / name)
+    pytester.makeini(INI)
+    assert all(option.key in INI for option in DECLARATIONS)
+    result = pytester.runpytest_inprocess("-k", "test_correct", "data")
+    assert result.ret == 0, result.stdout.str()
+    result.stdout.fnmatch_lines(["flashinfer: *scope full*--fib-seed=77*"])
+    result.assert_outcomes(passed=1, deselected=4)
+
+
+def test_the_command_line_wins_over_the_ini_file(pytester, repository, kernels):
+    pytester.makeini("[pytest]\nfib_seed = 77\nfib_scope = full")
+    result = kernels("--fib-seed=5", "--fib-scope=smoke", "--collect-only")
+    result.stdout.fnmatch_lines(["flashinfer: *scope smoke*--fib-seed=5*"])
+
+
+def test_the_seed_decides_the_inputs(pytester, repository):
+    """The solution reports what it was given; another seed gives other values, the same seed the same."""
+    repository.solve("good", "def run(x, w):\n    print('sum', float(x.sum()))\n    return x * w + 1\n")
+
+    def seen(seed):
+        done = repository.run("-k", "test_correct", f"--fib-seed={seed}", "-rP")
+        assert done.code == 0, done.output
+        return re.findall(r"sum (\S+)", done.output)
+
+    first, again, other = seen(1), seen(1), seen(2)
+    assert first
+    assert first == again != other
+
+
+def test_without_a_seed_each_run_draws_one_and_prints_it(kernels):
+    seeds = {re.search(r"--fib-seed=(\d+)", kernels("--collect-only").stdout.str())[1] for _ in range(2)}
+    assert len(seeds) == 2

@@ -1,0 +1,150 @@
+"""pytest's own options keep their meaning."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from .repository import WRONG
+
+CORRECT = ("-k", "test_correct")
+
+
+@pytest.fixture
+def mixed(repository):
+    """Two right solutions with a wrong one between them, by name."""
+    repository.solve("a_right")
+    repository.solve("b_wrong", WRONG)
+    repository.solve("c_right")
+    (repository.root / "solutions/tests/scale_add_h8/good.json").unlink()
+    return repository
+
+
+def ran(result):
+    """Names of executed tests, in order, from a verbose run."""
+    words = ("PASSED", "FAILED", "SKIPPED", "ERROR")
+    return [
+        line.partition("::")[2].split()[0]
+        for line in result.outlines
+        if "::" in line and any(w in line for w in words) and "[" in line and "%]" in line
+    ]
+
+
+def test_last_failed_and_failed_first(mixed, kernels):
+    kernels(*CORRECT).assert_outcomes(passed=2, failed=1)
+    again = kernels(*CORRECT, "--lf", "-v")
+    again.assert_outcomes(failed=1)
+    assert ran(again) == ["test_correct[b_wrong-n4-w_0004]"]
+    first = kernels(*CORRECT, "--ff", "-v")
+    first.assert_outcomes(passed=2, failed=1)
+    assert ran(first)[0] == "test_correct[b_wrong-n4-w_0004]"
+
+
+def test_last_failed_follows_the_mended_kernel(mixed, kernels):
+    kernels(*CORRECT)
+    mixed.solve("b_wrong")
+    kernels(*CORRECT, "--lf").assert_outcomes(passed=1)
+    kernels(*CORRECT, "--lf").assert_outcomes(passed=3)
+
+
+def test_stepwise(mixed, kernels):
+    kernels(*CORRECT, "--sw").assert_outcomes(passed=1, failed=1)
+    mixed.solve("b_wrong")
+    kernels(*CORRECT, "--sw").assert_outcomes(passed=2, deselected=1)
+
+
+def test_exit_first(mixed, kernels):
+    result = kernels(*CORRECT, "-x")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*stopping after 1 failures*"])
+
+
+def test_collect_only_runs_nothing(mixed, kernels):
+    result = kernels("--collect-only")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["*<DefinitionFile scale_add_h8.json>*", "*<KernelItem test_correct[[]a_right-n4-w_0004]>*"]
+    )
+
+
+def test_setup_plan_runs_nothing(mixed, kernels):
+    result = kernels(*CORRECT, "--setup-plan")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*SETUP * M solution*", "*test_correct[[]a_right-n4-w_0004] (fixtures used: *"])
+
+
+def test_junit(mixed):
+    done = mixed.run(*CORRECT)
+    assert done.outcomes() == {
+        "test_correct[a_right-n4-w_0004]": "passed",
+        "test_correct[b_wrong-n4-w_0004]": "failure",
+        "test_correct[c_right-n4-w_0004]": "passed",
+    }
+    suite = ET.parse(mixed.root / "junit.xml").getroot().find("testsuite")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
+    assert done["test_correct[b_wrong"].properties["fib_solution"] == "b_wrong"
+
+
+def test_distributed(mixed):
+    """Under xdist each worker has its own processes; both draw the same seed, so the ids agree."""
+    mixed.sizes(4, 16)
+    done = mixed.run("-k", "test_correct or test_schema", "-n", "2", "--fib-scope=full")
+    assert done.code == 1
+    assert sorted(done.outcomes("[").values()) == ["failure"] * 2 + ["passed"] * 4
+    assert done["test_schema"].outcome == "passed"
+
+
+def test_quiet_run_has_no_header(mixed, kernels):
+    result = kernels(*CORRECT, "-qq")
+    result.stdout.no_fnmatch_line("flashinfer: *")
+
+
+def test_without_the_cache(mixed, kernels):
+    kernels(*CORRECT, "-p", "no:cacheprovider").assert_outcomes(passed=2, failed=1)
+
+
+def test_keyboard_interrupt_leaves_no_process(mixed, pytester):
+    """Ctrl-C while a kernel hangs ends the run and every process that it started."""
+    mixed.solve(
+        "b_wrong",
+        "import time\n\ndef run(x, w):\n    open('/proc/self/comm', 'w').write('fib-hangs')\n    time.sleep(600)\n",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--fib-solutions=solutions",
+        "--fib-device=cpu",
+        "-k",
+        "b_wrong and test_correct",
+        "-s",
+    ]
+    run = subprocess.Popen(
+        command, cwd=mixed.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    limit = time.monotonic() + 60
+    while not hanging() and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert hanging()
+    os.kill(run.pid, signal.SIGINT)
+    output = run.communicate(timeout=30)[0].decode()
+    assert run.returncode == 2, output
+    assert "KeyboardInterrupt" in output
+    time.sleep(0.5)
+    assert not hanging()
+
+
+def hanging():
+    return [comm for comm in Path("/proc").glob("[0-9]*/comm") if name_of(comm) == "fib-hangs"]
+
+
+def name_of(comm):
+    try:
+        return comm.read_text().strip()
+    except OSError:  # it ended meanwhile
+        return ""

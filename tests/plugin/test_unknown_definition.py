@@ -1,0 +1,18 @@
+"""A solution of a definition that is not there is not silently dropped."""
+
+
+def test_one_warning_with_the_nearest_name(repository, kernels):
+    repository.solve("lost", of="scale_ad_h8")
+    result = kernels("-k", "test_correct")
+    result.assert_outcomes(passed=1, deselected=4, warnings=1)
+    result.stdout.fnmatch_lines(["*lost*scale_ad_h8*scale_add_h8*"])
+
+
+def test_every_solution_of_one_unknown_name_shares_the_warning(repository, kernels):
+    for name in ("lost", "astray", "gone"):
+        repository.solve(name, of="nothing_like_it")
+    result = kernels("-k", "test_correct")
+    text = result.stdout.str()
+    assert text.count("nothing_like_it") >= 1
+    result.assert_outcomes(passed=1, deselected=4, warnings=result.parseoutcomes()["warnings"])
+    assert result.parseoutcomes()["warnings"] <= 3
