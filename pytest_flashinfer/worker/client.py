@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
-from pytest_flashinfer.worker.log import Log
+from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerError, WorkerTimedOut
+from pytest_flashinfer.worker.log import Log, printable
 from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
 
 if TYPE_CHECKING:
@@ -95,7 +95,14 @@ class Worker:
     def ask(self, message: Mapping[str, Any], timeout: float, fds: Sequence[int] = ()) -> Message:
         """Send one message and wait for its answer, at most `timeout` seconds."""
         self.start()
-        return self._answer(self._ask(message, fds, timeout), timeout)
+        number = self._ask(message, fds, timeout)
+        try:
+            return self._answer(number, timeout)
+        except WorkerError:
+            raise
+        except BaseException:  # an interrupt: the answer still to come would be taken for the next one
+            self._kill()
+            raise
 
     def take_log(self) -> str:
         """Return what was printed since the last call."""
@@ -132,7 +139,9 @@ class Worker:
             raise self._dies("sent garbage: an answer to another question")
         error = reply.get("error")
         if isinstance(error, dict):
-            kind, message, traceback = (str(error.get(key, ""))[:_CUT] for key in ("kind", "message", "traceback"))
+            kind, message, traceback = (
+                printable(str(error.get(key, ""))[:_CUT]) for key in ("kind", "message", "traceback")
+            )
             if kind == "device":
                 self._kill()
                 self.end = message

@@ -9,7 +9,7 @@ from typing import Any
 
 _DEVICE_TO_DEVICE = 3
 _LAZY_PEER_ACCESS = 1
-_HELD_BACK = 300_000  # cycles, about 0.2 ms: longer than a call takes to launch its kernels
+_TAIL = 1 << 20  # bytes of a large copy that go first: what a kernel writes last
 
 
 class CudaError(RuntimeError):
@@ -98,28 +98,12 @@ class Copier:
         self._copy: Any = library().cudaMemcpyAsync
 
     def __call__(self, target: int, source: int, nbytes: int) -> None:
-        """Enqueue a copy of `nbytes` from device address `source` to `target` on stream 0."""
-        arguments = (ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(nbytes))
-        _check(self._copy(*arguments, ctypes.c_int(_DEVICE_TO_DEVICE), ctypes.c_void_p(0)))
-
-
-class Caller:
-    """The stream on which whoever called goes on: the default one, whatever a solution has made current since."""
-
-    def __init__(self) -> None:
-        import torch
-
-        self._default = torch.cuda.default_stream()
-        self._make_current = torch.cuda.set_stream
-        self._sleep: Any = torch.cuda._sleep  # noqa: SLF001 - the only kernel in torch that takes a time, no memory
-
-    def take(self) -> None:
-        """Make the default stream torch's current one."""
-        self._make_current(self._default)
-
-    def hold_back(self) -> None:
-        """Keep the stream busy for a moment: work that does not wait for it, or is not waited for, then shows."""
-        self._sleep(_HELD_BACK)
+        """Enqueue a copy of `nbytes` from device address `source` to `target` on stream 0, the end first."""
+        tail = min(_TAIL, nbytes // 2)
+        for start, size in ((nbytes - tail, tail), (0, nbytes - tail)):
+            if size:
+                arguments = (ctypes.c_void_p(target + start), ctypes.c_void_p(source + start), ctypes.c_size_t(size))
+                _check(self._copy(*arguments, ctypes.c_int(_DEVICE_TO_DEVICE), ctypes.c_void_p(0)))
 
 
 class Block:

@@ -19,12 +19,13 @@ _LATE = "output {} changed after the call had returned: its work was not complet
 class RunResult:
     """What one call produced.
 
-    `outputs` are private copies on the judge's device (views of the arena, good until the next call, where the arena
-    is larger than `pristine.IMAGE_LIMIT`); an output that was not returned in the declared form is not among them.
+    `outputs` are private copies on the judge's device; an output that was not returned in the declared form is not
+    among them.
     `violations` is empty for a call that kept the rules; a late change that shows only during the next call is added
     to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
     `missing` are optional outputs that were left out. Seconds are of the call alone; `device_seconds`, `kernels` and
-    `late` come with timed calls, once `Runner.read_clock` was called. `log` is what the worker printed.
+    `late` come with timed calls, once `Runner.read_clock` was called. `round_trip` is how long
+    the judge waited for the answer by its own clock: no call took longer. `log` is what the worker printed.
     """
 
     outputs: dict[str, torch.Tensor]
@@ -32,6 +33,7 @@ class RunResult:
     unwritten: dict[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     host_seconds: float = 0.0
+    round_trip: float = 0.0
     device_seconds: float | None = None
     kernels: tuple[str, ...] = ()
     log: str = ""

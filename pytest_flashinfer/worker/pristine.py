@@ -39,8 +39,6 @@ class Violation:
 class Imaged:
     """A small arena with its image: one copy fills it, one masked comparison checks it."""
 
-    whole = True
-
     def __init__(self, layout: Layout, arena: torch.Tensor, rng: random.Random) -> None:
         self.layout = layout
         self.arena = arena[: layout.total]
@@ -103,8 +101,6 @@ class Digested:
 
     Bytes between the elements of strided outputs are not checked here.
     """
-
-    whole = False
 
     def __init__(self, layout: Layout, arena: torch.Tensor, rng: random.Random) -> None:
         self.layout = layout

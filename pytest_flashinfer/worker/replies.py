@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.worker.log import printable
 from pytest_flashinfer.worker.pristine import Violation
 
 if TYPE_CHECKING:
@@ -27,10 +28,15 @@ def as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def names(reply: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return a list of texts of a reply."""
+    return tuple(printable(str(name)[:_CUT]) for name in as_list(reply.get(key)))
+
+
 def problems(reply: Mapping[str, Any]) -> list[Violation]:
     """Return what the worker found wrong with a result (kind, output, message); rows of another form are dropped."""
     rows = [row for row in as_list(reply.get("problems")) if isinstance(row, list) and len(row) == 3]  # noqa: PLR2004
-    return [Violation(*(str(part)[:_CUT] for part in row)) for row in rows]
+    return [Violation(*(printable(str(part)[:_CUT]) for part in row)) for row in rows]
 
 
 def seconds(reply: Mapping[str, Any], key: str) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -49,7 +50,7 @@ class Runner:
         self._last: RunResult | None = None
         self._timed: list[tuple[str, RunResult]] = []
 
-    def run(
+    def run(  # noqa: PLR0913 - each is a choice of its own
         self,
         inputs: Mapping[str, Value],
         outputs: Sequence[Output],
@@ -57,10 +58,13 @@ class Runner:
         timeout: float = 60.0,
         cache: Cache | None = None,
         may_modify: Iterable[str] = (),
+        keep: bool = True,
     ) -> RunResult:
         """Call the solution once. With `cache` the call is timed, on a cold or warm cache.
 
         `may_modify` names inputs that the definition lets a call write to; `read_input` returns them afterwards.
+        With `keep` off the outputs are not copied: they are views of the arena, good until the next call, which the
+        worker can still write to.
         """
         tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         pristine = self._prepare(tensors, outputs)
@@ -69,8 +73,11 @@ class Runner:
         pristine.fill(tensors)
         self._synchronize()
         self.worker.take_log()
+        start = time.perf_counter()
         reply = self.worker.call(self._request(inputs, outputs, cache), timeout)
-        result = self._collect(pristine, outputs, reply, frozenset(may_modify))
+        round_trip = time.perf_counter() - start
+        result = self._collect(pristine, outputs, reply, frozenset(may_modify), keep=keep)
+        result.round_trip = round_trip
         if last is not None and late:
             last.add_late(self._changed(torch.stack(late).tolist()))
         if cache is not None:
@@ -109,7 +116,7 @@ class Runner:
                 raise WorkerDied("sent garbage: not one span for each timed call", self.worker.take_log())
             for result, span in zip(results, spans, strict=True):
                 result.device_seconds = replies.seconds(span, "seconds")
-                result.kernels = tuple(map(str, replies.as_list(span.get("kernels"))))
+                result.kernels = replies.names(span, "kernels")
                 if span.get("late") is True:
                     result.add_late(result.outputs)
         self._timed.clear()
@@ -175,14 +182,16 @@ class Runner:
         outputs: Sequence[Output],
         reply: Mapping[str, Any],
         may_modify: frozenset[str],
+        *,
+        keep: bool,
     ) -> RunResult:
         problems = replies.problems(reply)
-        missing = tuple(str(name) for name in replies.as_list(reply.get("missing")))
+        missing = replies.names(reply, "missing")
         bad = {violation.tensor for violation in problems if violation.kind in _UNUSABLE}
         names = [each.name for each in outputs if each.name not in bad and each.name not in missing and "" not in bad]
         changed, unfinished = pristine.changes(may_modify), self._late(pristine)
         poisoned = [self._poisoned(pristine, name).any() for name in names]
-        copies = {name: self._copy(pristine, name) for name in names}
+        copies = {name: self._copy(pristine, name, keep=keep) for name in names}
         flags = torch.stack([*changed, *unfinished, *poisoned]).tolist()
         result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
         if any(flags[: len(changed)]):
@@ -215,12 +224,12 @@ class Runner:
             text = f"output {name}: {result.unwritten[name]}"
             result.violations.append(Violation("unwritten", name, text))
 
-    def _copy(self, pristine: Pristine, name: str) -> torch.Tensor:
+    def _copy(self, pristine: Pristine, name: str, *, keep: bool) -> torch.Tensor:
         slot = pristine.layout.snap[name]
         if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
             return slot.words_of(self.arena.data, torch.uint8) != 0
         made = slot.tensor_of(self.arena.data)
-        return made.clone() if pristine.whole else made
+        return made.clone() if keep else made
 
     def _synchronize(self) -> None:
         if self.device != "cpu":

@@ -59,6 +59,7 @@ def enter(policy: Policy, keep: Iterable[int]) -> dict[str, Any]:
     with contextlib.suppress(OSError):  # where memory runs out, the kernel takes a worker and not the judge
         Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
     close_others(keep)
+    os.open("/proc/self", os.O_PATH)  # kept: see confine
     os.chdir(policy.private)
     use_caches(policy.private, policy.private)
     return {
@@ -72,10 +73,12 @@ def enter(policy: Policy, keep: Iterable[int]) -> dict[str, Any]:
 def confine(policy: Policy) -> int:
     """Apply Landlock for `policy`; returns its ABI, 0 where the kernel has none or refuses.
 
-    A later call with fewer writable folders narrows the first.
+    A later call with fewer writable folders narrows the first. CUDA names its threads through files in /proc/self;
+    the rule on it holds as long as the kernel remembers that folder, which an open descriptor sees to.
     """
+    write = [policy.private, "/proc/self", *policy.write]
     try:
-        return landlock.restrict(policy.read, [policy.private, *policy.write], policy.devices, network=policy.network)
+        return landlock.restrict(policy.read, write, policy.devices, network=policy.network)
     except OSError:
         return 0
 

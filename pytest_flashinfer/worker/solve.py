@@ -21,6 +21,7 @@ import torch
 
 from pytest_flashinfer.build.registry import load
 from pytest_flashinfer.worker import cudart, results
+from pytest_flashinfer.worker.caller import Caller
 from pytest_flashinfer.worker.clock import Clock, open_clock
 from pytest_flashinfer.worker.memory import DTYPES, Memory
 
@@ -42,7 +43,7 @@ class Solution:
     """A built solution with what outlives its calls."""
 
     def __init__(
-        self, function: Callable[..., Any], clocks: dict[str, Clock], caller: cudart.Caller | None, *, destination: bool
+        self, function: Callable[..., Any], clocks: dict[str, Clock], caller: Caller | None, *, destination: bool
     ) -> None:
         self.function = function
         self.destination = destination
@@ -61,7 +62,7 @@ def warm(device: str) -> None:
 def build(request: dict[str, Any], folder: Path, device: str) -> Solution:
     """Build the solution in `folder`; the clocks, one for each of `request["caches"]`, are opened first."""
     clocks: dict[str, Clock] = {cache: open_clock(device, cache) for cache in request.get("caches", ["cold"])}
-    caller = cudart.Caller() if device != "cpu" else None
+    caller = Caller() if device != "cpu" else None
     kernel = load(request, folder)  # type: ignore[arg-type]
     return Solution(kernel.function, clocks, caller, destination=request["destination_passing"])
 
@@ -92,7 +93,8 @@ def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     held: Held = []
     missing: list[str] = []
     if kernel.destination:
-        problems = _snapshot(outputs, targets, memory)
+        copy = ctypes.memmove if kernel.caller is None else kernel.caller.copy
+        problems = _snapshot(outputs, targets, memory, copy)
     else:
         held, missing, problems = _collect(result, request, memory, before)
     synchronize(memory)
@@ -119,9 +121,13 @@ def _enter(kernel: Solution, timed: str | None, arguments: list[Any]) -> Any:
     return result
 
 
-def _snapshot(outputs: list[dict[str, Any]], targets: list[torch.Tensor], memory: Memory) -> list[results.Problem]:
+def _snapshot(
+    outputs: list[dict[str, Any]],
+    targets: list[torch.Tensor],
+    memory: Memory,
+    copy: Callable[[int, int, int], Any],
+) -> list[results.Problem]:
     """Copy the destinations as they are now on the caller's stream; by address, past anything done to torch."""
-    copy: Callable[[int, int, int], Any] = cudart.Copier() if memory.device != "cpu" else ctypes.memmove
     problems = []
     for output, target in zip(outputs, targets, strict=True):
         copy(memory.address(output["snap"]), memory.address(output["live"]), output["bytes"])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -192,6 +196,45 @@ def test_nothing_that_a_worker_started_outlives_it(lab, name, end):
     rows = table()
     children = [row for row in rows.values() if row.parent == server and row.state != "Z"]
     assert len(children) == len(living)
+
+
+def test_what_a_worker_prints_cannot_move_the_cursor(lab):
+    text = "a\x1b[2Jb\x07\u202e\rc\x85 \u00fc"
+    result = lab.run(f"def run(x, y):\n    y.copy_(x)\n    print({ascii(text)})\n")
+    assert result.log == "a\\x1b[2Jb\\x07\\x202e\nc\\x85 \u00fc\n"
+
+
+def test_an_interrupt_while_waiting_ends_the_worker(lab, monkeypatch):
+    runner = lab.build(GOOD)
+    call(runner)
+    monkeypatch.setattr(runner.worker, "_listen", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        call(runner)
+    assert not runner.worker.alive
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_judge_that_is_killed_takes_everything_along(tmp_path):
+    script = f"""
+        import os, signal, sys
+        from pathlib import Path
+        from pytest_flashinfer.worker.pool import Pool
+        pool = Pool("cpu", cache=Path({str(tmp_path)!r}))
+        worker = pool.worker()
+        print(pool._nursery.process.pid, worker.private, *[pid for pid, _ in pool._nursery._alive.values()], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    server, private, *workers = done.stdout.split()
+    assert workers
+    end = time.monotonic() + 5
+    while time.monotonic() < end and (set(map(int, [server, *workers])) & set(table()) or Path(private).exists()):
+        time.sleep(0.01)
+    assert not set(map(int, [server, *workers])) & {pid for pid, row in table().items() if row.state != "Z"}
+    assert not Path(private).exists()
 
 
 def test_killing_the_parent_is_refused_or_costs_one_item(lab):

@@ -329,8 +329,10 @@ def test_outputs_are_private_copies(lab):
     runner = lab.build("def run(x, y):\n    y.copy_(x)\n")
     first, second = lab.randn(4, 8), lab.randn(4, 8)
     kept = runner.run({"x": first}, [Y])
-    runner.run({"x": second}, [Y])
+    view = runner.run({"x": second}, [Y], keep=False)
+    runner.run({"x": second + 1}, [Y])
     assert torch.equal(kept.outputs["y"], first)
+    assert torch.equal(view.outputs["y"], second + 1)
 
 
 def test_a_large_arena_is_checked_by_digest(lab, monkeypatch):

@@ -1,0 +1,299 @@
+"""The worker on a card: memory shared by CUDA IPC, streams, errors that a context does not survive."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+import torch
+
+from pytest_flashinfer.worker import sandbox
+from pytest_flashinfer.worker.errors import CallFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.runner import Output
+
+pytestmark = pytest.mark.gpu
+
+F32 = torch.float32
+GOOD = "def run(x, y):\n    y.copy_(x * 2)\n"
+WILD = """
+    import triton, triton.language as tl
+    @triton.jit
+    def k(p):
+        tl.store(p + 68719476736, 1.0)
+    def run(x, y):
+        y.copy_(x * 2)
+        k[(1,)](y)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _hidden():
+    """The judge is closed to other processes, as in a real run; CUDA IPC must work all the same."""
+    sandbox.hide_process()
+
+
+def kinds(result):
+    return [violation.kind for violation in result.violations]
+
+
+def y_of(x):
+    return [Output("y", tuple(x.shape), x.dtype)]
+
+
+def good_after(gpu):
+    x = gpu.randn(64, 128)
+    result = gpu.run(GOOD, {"x": x}, y_of(x))
+    return torch.equal(result.outputs["y"], x * 2) and not result.violations
+
+
+@pytest.mark.parametrize("destination", [True, False])
+def test_an_honest_call_yields_its_values(gpu, destination):
+    source = GOOD if destination else "def run(x):\n    return x * 2\n"
+    runner = gpu.build(source, destination=destination)
+    for _ in range(4):
+        x = gpu.randn(1000, 33)
+        result = runner.run({"x": x}, y_of(x))
+        assert torch.equal(result.outputs["y"], x * 2)
+        assert result.outputs["y"].device == x.device
+        assert not result.violations
+    assert not runner.settle()
+
+
+# CASE 11: an illegal access or a hang hurts one item only
+def test_case_11_an_illegal_access_is_named_and_costs_one_item(gpu):
+    assert good_after(gpu)
+    with pytest.raises(WorkerDied, match="illegal memory access"):
+        gpu.run(WILD)
+    assert good_after(gpu)
+    assert float(torch.ones(8, device=gpu.device).sum()) == 8.0
+
+
+def test_case_11_a_device_assertion_is_named(gpu):
+    source = "import torch\ndef run(x, y):\n    y.copy_(x[torch.full((4,), 10**6, device=x.device)])\n"
+    with pytest.raises(WorkerDied, match="assert"):
+        gpu.run(source)
+    assert good_after(gpu)
+
+
+def test_case_11_an_endless_kernel_ends_at_the_limit(gpu):
+    runner = gpu.build("import torch\ndef run(x, y):\n    y.copy_(x)\n    torch.cuda._sleep(10**14)\n")
+    x = gpu.randn(4, 8)
+    start = time.monotonic()
+    with pytest.raises(WorkerTimedOut):
+        runner.run({"x": x}, y_of(x), timeout=1.0)
+    assert time.monotonic() - start < 3.0
+    assert good_after(gpu)
+
+
+def test_an_exit_during_device_work_is_named(gpu):
+    with pytest.raises(WorkerDied, match="signal SIGKILL"):
+        gpu.run("import os, torch\ndef run(x, y):\n    torch.cuda._sleep(10**8)\n    os.kill(os.getpid(), 9)\n")
+    assert good_after(gpu)
+
+
+def test_running_out_of_memory_leaves_the_worker_usable(gpu):
+    runner = gpu.build(
+        "import torch\ndef run(x, y):\n    y.copy_(x * 2)\n    if x[0, 0] > 0: torch.empty(10**13, device=x.device)\n"
+    )
+    x = torch.ones(4, 8, device=gpu.device)
+    with pytest.raises(CallFailed, match="out of memory"):
+        runner.run({"x": x}, y_of(x))
+    assert not runner.run({"x": -x}, y_of(x)).violations
+
+
+DAMAGE = {
+    "x.zero_()": "input",
+    "x.data[3, 4] += 1": "input",
+    "y.as_strided((1,), (1,), y.numel()).fill_(7)": "guard",
+    "torch.as_strided(y, (y.untyped_storage().nbytes() // 4 - y.numel(),), (1,), y.numel()).fill_(7)": "guard",
+    "y[-1].fill_(float('nan')) if False else None": None,
+}
+
+
+@pytest.mark.parametrize("statement", DAMAGE)
+@pytest.mark.parametrize("rows", [64, 200_000])
+def test_damage_is_seen_with_an_image_and_by_digest(gpu, statement, rows):
+    source = f"import torch\ndef run(x, y):\n    y.copy_(x)\n    {statement}\n"
+    x = gpu.randn(rows, 64)
+    result = gpu.run(source, {"x": x}, y_of(x))
+    assert kinds(result) == ([DAMAGE[statement]] if DAMAGE[statement] else [])
+
+
+def test_writing_in_front_of_a_tensor_is_seen(gpu):
+    source = """
+        import triton, triton.language as tl
+        @triton.jit
+        def k(p):
+            tl.store(p - 1, 1.0)
+        def run(x, y):
+            y.copy_(x)
+            k[(1,)](y)
+    """
+    assert [str(v) for v in gpu.run(source).violations] == [
+        "wrote before the start of y: 4 bytes changed, up to 4 bytes before it"
+    ]
+
+
+def test_case_10_a_skipped_last_row_is_named(gpu):
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.int32):
+        x = gpu.randn(5, 64).to(dtype)
+        result = gpu.run("def run(x, y):\n    y[:-1].copy_(x[:-1])\n", {"x": x}, y_of(x))
+        assert [str(v) for v in result.violations] == ["output y: last row never written"]
+
+
+def test_a_result_on_the_wrong_device_is_named(gpu):
+    result = gpu.run("def run(x):\n    return x.cpu()\n", destination=False)
+    assert [str(v) for v in result.violations] == ["y: on cpu instead of cuda:0"]
+
+
+def test_scalars_may_come_from_either_device(gpu):
+    outputs = [Output("y", (4, 8), F32), Output("s", (), F32, scalar=True)]
+    for scalar in ("x.sum()", "x.sum().cpu()", "float(x.sum())"):
+        x = gpu.randn(4, 8)
+        result = gpu.run(f"def run(x):\n    return x * 2, {scalar}\n", {"x": x}, outputs, destination=False)
+        assert not result.violations
+        assert result.outputs["s"].item() == pytest.approx(x.sum().item(), rel=1e-6)
+
+
+FORK = "S[0].wait_stream(C)\n    with torch.cuda.stream(S[0]):\n"
+STREAMS = "import torch\nS = [torch.cuda.Stream(), torch.cuda.Stream()]\nC = torch.cuda.current_stream()\n"
+NOT_JOINED = {
+    "waits_for_the_caller": f"{FORK}        y.copy_(x * 2)",
+    "joined_by_the_next_call": f"C.wait_stream(S[0])\n    {FORK}        y.copy_(x * 2)",
+    "waits_for_nobody": "with torch.cuda.stream(S[0]):\n        y.copy_(x * 2)",
+    "left_current": "S[0].wait_stream(C)\n    torch.cuda.set_stream(S[0])\n    y.copy_(x * 2)",
+    "one_of_two": (
+        "for s in S:\n        s.wait_stream(C)\n    with torch.cuda.stream(S[0]):\n        y[:999].copy_(x[:999] * 2)\n"
+        "    with torch.cuda.stream(S[1]):\n        y[999:].copy_(x[999:] * 2)\n    C.wait_stream(S[0])"
+    ),
+}
+
+
+# Under the clock a stream that waits for nobody is done before the call's own turn comes: that is no late work.
+WAITING = ("waits_for_the_caller", "joined_by_the_next_call", "left_current")
+
+
+@pytest.mark.parametrize(
+    ("name", "cache"),
+    [(name, None) for name in NOT_JOINED] + [(name, cache) for name in WAITING for cache in ("cold", "warm")],
+)
+def test_a_side_stream_that_is_not_joined_shows(gpu, name, cache):
+    runner = gpu.build(f"{STREAMS}def run(x, y):\n    {NOT_JOINED[name]}\n")
+    contents = [{"x": gpu.randn(2000, 4096)} for _ in range(8)]
+    results = runner.run_many(contents, y_of(contents[0]["x"]), cache=cache)
+    caught = [bool({"late", "unwritten"} & set(kinds(result))) for result in results]
+    assert any(caught), [kinds(result) for result in results]
+
+
+JOINED = {
+    "fork_join": (
+        "for s, (a, b) in zip(S, ((0, 500), (500, 1000))):\n        s.wait_stream(C)\n"
+        "        with torch.cuda.stream(s):\n            y[a:b].copy_(x[a:b] * 2)\n        C.wait_stream(s)"
+    ),
+    "synchronised": f"{FORK}        y.copy_(x * 2)\n    S[0].synchronize()",
+    "event": f"{FORK}        y.copy_(x * 2)\n        e = S[0].record_event()\n    C.wait_event(e)",
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize("cache", [None, "cold", "warm"])
+def test_streams_that_are_joined_pass(gpu, name, cache):
+    runner = gpu.build(f"{STREAMS}def run(x, y):\n    {JOINED[name]}\n")
+    contents = [{"x": gpu.randn(1000, 512)} for _ in range(20)]
+    for result, each in zip(runner.run_many(contents, y_of(contents[0]["x"]), cache=cache), contents, strict=True):
+        assert not result.violations
+        assert torch.equal(result.outputs["y"], each["x"] * 2)
+
+
+GRAPH = """
+    import torch
+    G = {}
+    def run(x, y):
+        if not G:
+            a, b = torch.empty_like(x), torch.empty_like(y)
+            a.copy_(x); b.copy_(a * 2)
+            g = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(g):
+                b.copy_(a * 2)
+            G.update(g=g, a=a, b=b)
+        if FRESH or len(G) == 3:
+            G["a"].copy_(x)
+        G["n"] = 1
+        G["g"].replay()
+        y.copy_(G["b"])
+"""
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_graph_is_judged_by_what_it_computes(gpu, fresh):
+    runner = gpu.build(GRAPH.replace("FRESH", str(fresh)))
+    contents = [{"x": gpu.randn(100, 64)} for _ in range(4)]
+    results = runner.run_many(contents, y_of(contents[0]["x"]))
+    right = [torch.equal(result.outputs["y"], each["x"] * 2) for result, each in zip(results, contents, strict=True)]
+    assert right == [True, fresh, fresh, fresh]
+    assert not any(result.violations for result in results)
+
+
+def test_timed_calls_have_device_times_and_kernels(gpu):
+    runner = gpu.build(GOOD)
+    contents = [{"x": gpu.randn(4096, 4096)} for _ in range(5)]
+    results = runner.run_many(contents, y_of(contents[0]["x"]), cache="cold")
+    for result, each in zip(results, contents, strict=True):
+        assert torch.equal(result.outputs["y"], each["x"] * 2)
+        assert not result.violations
+        assert 3e-5 < result.device_seconds < 2e-3  # 256 MiB moved
+        assert result.kernels
+
+
+def test_triton_solutions_run_and_cache(gpu):
+    source = """
+        import triton, triton.language as tl
+        @triton.jit
+        def k(x, y, n, B: tl.constexpr):
+            i = tl.program_id(0) * B + tl.arange(0, B)
+            tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+        def run(x, y):
+            k[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), B=128)
+    """
+    x = gpu.randn(100, 33)
+    result = gpu.run(source, {"x": x}, y_of(x))
+    assert not result.violations
+    assert torch.equal(result.outputs["y"], x * 2)
+    folder = gpu.pool.cache / f"solution{gpu.count}"
+    assert list(folder.rglob("*.cubin"))
+
+
+def test_a_worker_sees_one_card_and_its_protections_hold(gpu):
+    assert gpu.value("__import__('torch').cuda.device_count()") == "1"
+    protections = gpu.pool.protections()
+    assert protections["no_new_privs"]
+    assert protections["hidden_from_ptrace"]
+
+
+def test_the_arena_grows_shrinks_never_and_is_given_back(gpu):
+    runner = gpu.build(GOOD)
+    for rows in (10, 2_000_000, 10):
+        x = gpu.randn(rows, 64)
+        result = runner.run({"x": x}, y_of(x))
+        assert torch.equal(result.outputs["y"], x * 2)
+        assert not result.violations
+    del x, result
+    torch.cuda.empty_cache()
+    before = torch.cuda.mem_get_info()[0]
+    runner.close()
+    assert torch.cuda.mem_get_info()[0] - before > 1_400_000_000
+
+
+def test_a_call_on_small_tensors_costs_little_beyond_the_kernel(gpu):
+    runner = gpu.build(GOOD)
+    x = gpu.randn(16, 128)
+    outputs = y_of(x)
+    for _ in range(5):
+        runner.run({"x": x}, outputs)
+    seconds = []
+    for _ in range(50):
+        start = time.perf_counter()
+        runner.run({"x": x}, outputs)
+        seconds.append(time.perf_counter() - start)
+    assert statistics.median(seconds) < 2.5e-3
