@@ -48,8 +48,7 @@ class Oracle:
         packing = _Packing()
         arguments = [_argument(name, value, packing) for name, value in inputs.items()]
         wanted = [_request(name, spec, packing) for name, spec in outputs.items()]
-        if self.arena.reserve(packing.end):
-            self.worker.share(self.arena)
+        self.worker.fit(self.arena, packing.end)
         for name, slot in packing.slots.items():
             if name in inputs:
                 slot.tensor_of(self.arena.data).copy_(inputs[name])

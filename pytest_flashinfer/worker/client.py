@@ -30,6 +30,15 @@ _CUT = 16_000
 class Shared(Protocol):
     """A block of memory that can be described to a worker; see memory.Arena."""
 
+    device: str
+
+    @property
+    def nbytes(self) -> int:
+        """Return its size."""
+
+    def reserve(self, nbytes: int) -> bool:
+        """Have at least so many bytes; returns whether the block is a new one."""
+
     def export(self) -> tuple[dict[str, Any], list[int]]:
         """Return the message and descriptors that open the block there."""
 
@@ -79,14 +88,18 @@ class Worker:
         except CallFailed as error:
             raise BuildFailed(error.message, error.traceback, error.log) from None
 
-    def share(self, memory: Shared, timeout: float = 30.0) -> None:
-        """Map a block of memory in the worker, in place of the last one."""
-        message, fds = memory.export()
-        self.ask({"do": "map", **message}, timeout, fds)
+    def fit(self, memory: Shared, nbytes: int, timeout: float = 30.0) -> None:
+        """Have `memory` hold at least `nbytes` and be mapped here; a block that has to grow is a new one."""
+        if nbytes > memory.nbytes:
+            self.let_go(memory, timeout)
+            memory.reserve(nbytes)
+            message, fds = memory.export()
+            self.ask({"do": "map", **message}, timeout, fds)
 
-    def unshare(self, timeout: float = 30.0) -> None:
-        """Have the worker let go of the block that it maps."""
-        self.ask({"do": "unmap"}, timeout)
+    def let_go(self, memory: Shared, timeout: float = 30.0) -> None:
+        """Have a card's memory closed in the worker before it is freed by the judge, as CUDA demands."""
+        if memory.device != "cpu" and memory.nbytes:
+            self.ask({"do": "unmap"}, timeout)
 
     def call(self, request: Mapping[str, Any], timeout: float) -> Message:
         """Pass `request` to the handler and return its reply, untrusted plain values; raises CallFailed."""

@@ -42,8 +42,13 @@ class Arena:
         self._pointer = 0
         self._fd = -1
 
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the block, 0 where there is none."""
+        return self.data.numel()
+
     def reserve(self, nbytes: int) -> bool:
-        """Have at least `nbytes`; returns whether the block is a new one, which the worker must map."""
+        """Have at least `nbytes`; returns whether the block is a new one, which the worker must map: see Worker.fit."""
         if nbytes <= self.data.numel():
             return False
         self.close()

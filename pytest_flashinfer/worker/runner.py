@@ -131,13 +131,8 @@ class Runner:
         self._pristine = self._last = None
         if self.worker.alive:
             with contextlib.suppress(WorkerError):
-                self._let_go()
+                self.worker.let_go(self.arena)
         self.arena.close()
-
-    def _let_go(self) -> None:
-        """Have a card's memory closed in the worker before it is freed here, as CUDA demands."""
-        if self.device != "cpu" and self.arena.data.numel():
-            self.worker.unshare()
 
     def _prepare(self, tensors: Mapping[str, torch.Tensor], outputs: Sequence[Output]) -> Pristine:
         signature = tuple((name, each.shape, each.stride(), each.dtype) for name, each in tensors.items())
@@ -145,10 +140,7 @@ class Runner:
         if self._pristine is None or key != self._key:
             layout = plan(tensors, outputs)
             self._pristine = self._last = None
-            if layout.total > self.arena.data.numel():
-                self._let_go()
-                self.arena.reserve(layout.total)
-                self.worker.share(self.arena)
+            self.worker.fit(self.arena, layout.total)
             self._pristine, self._key = watch(layout, self.arena.data, self._rng), key
         return self._pristine
 

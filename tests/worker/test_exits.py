@@ -200,7 +200,7 @@ def test_nothing_that_a_worker_started_outlives_it(lab, name, end):
 
 def test_what_a_worker_prints_cannot_move_the_cursor(lab):
     text = "a\x1b[2Jb\x07\u202e\rc\x85 \u00fc"
-    result = lab.run(f"def run(x, y):\n    y.copy_(x)\n    print({ascii(text)})\n")
+    result = lab.run(f"def run(x, y):\n    y.copy_(x)\n    print({text!a})\n")
     assert result.log == "a\\x1b[2Jb\\x07\\x202e\nc\\x85 \u00fc\n"
 
 
