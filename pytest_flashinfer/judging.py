@@ -103,6 +103,7 @@ class Compare:
 
     def _comparisons(self, result: RunResult, case: Case, truth: Truth) -> Sequence[Comparison]:
         malformed = {each.tensor for each in result.violations if each.kind in _MALFORMED}
+        declared = case.definition.outputs
         return [
             compare(
                 result.outputs.get(name),
@@ -114,6 +115,7 @@ class Compare:
             )
             for name, output in truth.outputs.items()
             if name not in malformed and "" not in malformed
+            if name in result.outputs or not declared[name].optional
         ]
 
     def _refuse_vacuous(self, case: Case, truth: Truth) -> None:

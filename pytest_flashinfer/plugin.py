@@ -93,7 +93,7 @@ class FlashInferPlugin:
         if call.when == "call" and hasattr(solution, "take_log"):
             log = solution.take_log()
             if log:
-                report.sections.append(("Captured output of the solution", log))
+                report.sections.append(("Captured stdout and stderr of the solution", log))
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

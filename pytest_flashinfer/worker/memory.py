@@ -126,6 +126,8 @@ class Memory:
         Its storage begins at the slot and includes the guard zone behind it, so that writing the whole storage shows.
         """
         at, room = slot["at"], slot["room"]
+        if not room:  # nothing to lie over, and torch refuses a buffer of no bytes
+            return _EMPTY(slot["size"], dtype=DTYPES[slot["dtype"]], device=self.device)
         if self._map is not None:
             flat = _FROM_BUFFER(self._map, dtype=torch.uint8, count=room, offset=at)
         else:

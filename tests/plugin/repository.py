@@ -143,7 +143,8 @@ class Repository:
         report = self.root / "junit.xml"
         report.unlink(missing_ok=True)
         given = ["--fib-solutions=solutions"] if solutions else []
-        command = [sys.executable, "-m", "pytest", *given, *QUICK, f"--junitxml={report}", *options]
+        junit = [f"--junitxml={report}", "-o", "junit_logging=all"]
+        command = [sys.executable, "-m", "pytest", *given, *QUICK, *junit, *options]
         done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, timeout=timeout, check=False)
         return Finished(done.returncode, done.stdout + done.stderr, report)
 

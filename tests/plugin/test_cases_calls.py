@@ -92,14 +92,12 @@ def test_case_09_a_kernel_that_returns_in_destination_style_is_told_what_to_chan
         assert "destination_passing_style" in case.text
 
 
-def test_case_09_the_build_error_is_told_once_for_all_workloads(case_09):
-    first, *rest = case_09.of("[unset-")
-    assert len(rest) == 1
-    assert len(first.text) >= len(rest[0].text)
+def test_case_09_the_build_error_is_the_same_for_all_workloads(case_09):
+    first, second = ([line for line in case.text.splitlines() if "replay" not in line] for case in case_09.of("[unset-"))
+    assert first == second
 
 
 def test_case_09_keyword_only_inputs_are_refused_with_the_reason(case_09):
     for case in case_09.of("[keyword-"):
         assert case.outcome in ("failure", "error")
-        assert "keyword-only" in case.text
-        assert "w" in case.text
+        assert "takes w by keyword only" in case.text
