@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context
 _GRACE = 2.0  # how long the exit status of a worker that hung up is waited for
 _CUT = 16_000
+_ORPHANED = "the fork-server is gone"
 
 
 class Shared(Protocol):
@@ -71,7 +72,10 @@ class Worker:
     def alive(self) -> bool:
         """Whether the process is not known to have ended."""
         if self.end is None and self.number in self.nursery.events:
-            self._finish()
+            report = self.nursery.events[self.number]
+            self.end, self.left = str(report["how"]), int(report["left"])
+        if self.end is None and self.nursery.gone:
+            self.end = _ORPHANED
         return self.end is None
 
     def start(self) -> None:
@@ -206,7 +210,7 @@ class Worker:
     def _dies(self, why: str) -> WorkerDied:
         """Kill what is left of the worker; the error says `why` and, where the process ended by itself, how."""
         deadline = time.monotonic() + (_GRACE if not why else 0.05)
-        while self.number not in self.nursery.events and time.monotonic() < deadline:
+        while self.number not in self.nursery.events and not self.nursery.gone and time.monotonic() < deadline:
             time.sleep(0.001)
             with contextlib.suppress(WorkerDied):
                 self.nursery.pump()
@@ -221,11 +225,7 @@ class Worker:
             report = self.nursery.kill(self.number)
             self.left = int(report["left"])
             self.end = str(report["how"])
-        self.end = self.end or "the fork-server is gone"
-
-    def _finish(self) -> None:
-        report = self.nursery.events[self.number]
-        self.end, self.left = str(report["how"]), int(report["left"])
+        self.end = self.end or _ORPHANED
 
 
 def private_folder() -> str:

@@ -74,8 +74,9 @@ class Server:
                         os.read(self.wake, 512)
                     self.reap()
                 if self.channel in ready:
-                    message, fds = self.channel.receive(max_fds=2)
-                    self.handle(message, fds)
+                    self.handle(*self.channel.receive(max_fds=2))
+                    while self.channel.pending:  # what came in the same piece
+                        self.handle(*self.channel.receive(max_fds=2))
         finally:
             processes.kill(processes.descendants(os.getpid(), processes.table()))
             for folder in self.folders:

@@ -46,6 +46,7 @@ class Nursery:
         self.events: dict[int, Message] = {}  # number of a worker to how it ended
         self.search: list[str] | None = None  # the server's sys.path, once it is ready
         self.failed: dict[str, str] = {}
+        self.gone = False
         self._alive: dict[int, tuple[int, int]] = {}  # number of a worker to its pid and a pidfd
         self._killed: dict[int, Message] = {}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
@@ -84,9 +85,12 @@ class Nursery:
         """Have a worker and all that descends from it killed; returns the report (`how`, `left`)."""
         if number in self.events:
             return self.events[number]
+        if self.gone:
+            raise WorkerDied("the fork-server is gone")
         self._send({"do": "kill", "id": number})
         self._until(lambda: number in self._killed, _KILL_SECONDS)
-        return self.events.pop(number, None) or self._killed.pop(number)
+        report = self._killed.pop(number)
+        return self.events.get(number, report)
 
     def pump(self) -> None:
         """Take in what the server has sent; raises WorkerDied where it is gone."""
@@ -100,6 +104,8 @@ class Nursery:
 
     def log(self) -> str:
         """Return what the server itself printed, its last 16 KiB."""
+        if self._log.closed:
+            return ""
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), 16384, max(0, size - 16384)).decode(errors="replace")
 
@@ -133,6 +139,7 @@ class Nursery:
 
     def _abandon(self) -> None:
         """Kill the workers of a server that is gone: they should have died with it, unless they saw to it."""
+        self.gone = True
         for pid, pidfd in self._alive.values():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)

@@ -28,7 +28,8 @@ from pytest_flashinfer.worker.memory import DTYPES, Memory
 if TYPE_CHECKING:
     from pathlib import Path
 
-_COPY = torch.Tensor.copy_  # all bound before a solution is imported
+_TENSOR = torch.Tensor  # all bound before a solution is imported
+_COPY = torch.Tensor.copy_
 _DETACH = torch.Tensor.detach
 _VIEW = torch.Tensor.view
 _FILL = torch.Tensor.fill_
@@ -187,7 +188,7 @@ def write(memory: Memory, slot: Mapping[str, Any], value: torch.Tensor | float) 
     """Copy a tensor or Python number into a slot of the arena, on the caller's stream."""
     target = memory.tensor(slot)
     with _NO_GRAD():
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, _TENSOR):
             source = _DETACH(value)
             wanted = DTYPES[slot["dtype"]]
             _COPY(target, source if results.type_of(source) is wanted else _VIEW(source, wanted))
