@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.worker.client import Worker
 from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
 from pytest_flashinfer.worker.memory import Arena
 
 from .floats import canonical, is_float
 from .reference import storage
 from .truth import OutputSpec, OutputTruth, Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_flashinfer.worker.client import Worker
 
 HANDLER = "pytest_flashinfer.judge.oracle"
 _COPIED = 1 << 28  # bytes of truth that are copied out of the arena; more stays a view of it until the next question
@@ -32,7 +35,9 @@ class Oracle:
         self.device = device
         self.arena = Arena(device)
 
-    def build(self, reference: str, folder: Path, *, entry: str = "run", style: str = "return", timeout: float = 120) -> None:
+    def build(
+        self, reference: str, folder: Path, *, entry: str = "run", style: str = "return", timeout: float = 120
+    ) -> None:
         """Load the reference's source in the worker."""
         self.worker.build({"reference": reference, "entry": entry, "style": style}, folder, timeout)
 
@@ -73,10 +78,14 @@ class Oracle:
         return OutputTruth(
             name,
             spec.dtype,
-            **parts,
+            parts["native"],
+            parts["wide"],
+            parts["allowance"],
+            parts["undecided"],
             how=str(facts["how"]),
             exact=bool(facts["exact"]),
             widened=float(facts["widened"]),
+            disputed=int(facts["disputed"]),
             notes=tuple(map(str, facts["notes"])),
         )
 

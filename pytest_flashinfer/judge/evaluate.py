@@ -93,7 +93,7 @@ def _affordable(run: Reference, native: Results, budget: int | None) -> tuple[to
 def _runs(run: Reference, plan: Plan, operands: Operands, seconds: float | None, lifted: float) -> int:
     """Decide how many noise runs the bound needs, and how many the time allows (one costs about twice the lifted run)."""
     fine = any(canonical(spec.dtype) in ("float32", "float64") for spec in run.outputs.values())
-    wanted = _RUNS_COARSE if plan.low and operands == "working" else _RUNS_FINE if fine else _RUNS_NARROW
+    wanted = _RUNS_COARSE if plan.low is not None and operands == "working" else _RUNS_FINE if fine else _RUNS_NARROW
     if seconds is None:
         return wanted
     return max(0, min(wanted, int((seconds - lifted) / (2 * lifted + 1e-9))))
@@ -151,8 +151,9 @@ class _Noisy:
                 native = self.native[name]
                 self.unsure[name] = value != native if native is not None else torch.zeros_like(value, dtype=torch.bool)
         generator = torch.Generator(self.run.device).manual_seed(self.run.seed + 1)
-        for _ in range(runs):
-            mode = Noise(self.dtype, self.plan, generator, unit, operands=self.operands == "working")
+        working = self.operands == "working"
+        for number in range(runs):
+            mode = Noise(self.dtype, self.plan, generator, unit, operands=working, number=number)
             try:
                 disturbed = self.run.under(mode, self.lifted)
                 _check_shapes(disturbed, self.native)
@@ -217,8 +218,9 @@ class _Noisy:
         given = native.to(torch.float64)
         other = ~torch.isfinite(given) != (~torch.isfinite(wide) | (wide.abs() >= overflow_at(dtype)))
         other |= torch.isnan(given) != torch.isnan(wide)
-        if bool(other.any()):
-            notes.append(f"{int(other.sum())} elements are finite in only one of reference and float64")
+        disputed = int(other.sum())
+        if disputed:
+            notes.append(f"{disputed} elements are finite in only one of reference and float64")
             undecided = other if undecided is None else undecided | other
         ratio = torch.nan_to_num((given - wide).abs() / limit, nan=0.0, posinf=0.0, neginf=0.0)
         if undecided is not None:
@@ -239,5 +241,6 @@ class _Noisy:
             "lifted",
             exact=exact,
             widened=max(1.0, worst),
+            disputed=disputed,
             notes=tuple(notes),
         )

@@ -36,6 +36,7 @@ class Lifted(torch.Tensor):
     declared: torch.dtype
     origin: bool
     clean: bool
+    exponential: bool = False  # comes right from exp or exp2
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
@@ -72,6 +73,7 @@ class Step:
 
     `low`: (position, dtype) of the arguments that a kernel may hold in a 16-bit dtype, or that the reference itself
     rounds; an 8-bit dtype means that the rounding is part of the truth. `fuzzy`: the float arguments are not exact.
+    `sums`: adds up exponentials, which a kernel that holds them in 16 bits for a product may add up in that form.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Step:
     noisy: bool = True
     low: tuple[tuple[int, torch.dtype], ...] = ()
     fuzzy: bool = True
+    sums: bool = False
 
 
 @dataclass(slots=True)
@@ -88,11 +91,7 @@ class Plan:
 
     steps: list[Step] = field(default_factory=list)
     selects: bool = False
-
-    @property
-    def low(self) -> bool:
-        """Whether anything may be rounded to 16 bits inside."""
-        return any(not is_narrow(dtype) for step in self.steps for _, dtype in step.low)
+    low: torch.dtype | None = None  # the 16-bit dtype that something may be rounded to inside
 
 
 class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -205,6 +204,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.kind = Kind.ROUND
         self._lower(op, step, args)
         step.fuzzy = not all(arg.clean for arg in floats)
+        step.sums = op.name in ("logsumexp", "sum") and not floats[0].origin
+        step.sums = step.sums and (op.name == "logsumexp" or floats[0].exponential)
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
         return step
 
@@ -226,6 +227,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             elif not strict and self.working and arg.declared not in _SIXTEEN and not representable(arg, self.working):
                 low.append((place, self.working))
         step.low = tuple(low)
+        self.plan.low = next((dtype for _, dtype in low if not is_narrow(dtype)), self.plan.low)
 
     def _stays_exact(self, func: Any, step: Step, args: list[Any]) -> bool:
         """Say whether float32 arithmetic gives this result without rounding, as far as the arguments tell."""
@@ -254,7 +256,9 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
         if step.declared is None or (not floats and step.declared is None):
             step.declared = _true_dtype(tensor) if _true_dtype(tensor) is not self.wide else torch.float32
-        return tag(tensor.to(self.wide), step.declared, origin=origin, clean=clean)
+        lifted = tag(tensor.to(self.wide), step.declared, origin=origin, clean=clean)
+        lifted.exponential = step.name in ("exp", "exp2")
+        return lifted
 
 
 def replace(op: Op, args: list[Any], place: int, value: torch.Tensor) -> None:

@@ -114,7 +114,7 @@ def _headline(  # noqa: PLR0913 - the facts of one line
     name = judge.truth.name
     spot = f"{name}[{', '.join(map(str, index))}]" if index else name
     if problem == "reference":
-        return f"{spot}: reference is {_special(expected)} here (and so is the output); equal_nan accepts it"
+        return f"{spot}: reference is {_special(actual)} here (and so is the output); equal_nan accepts it"
     if problem == "nonfinite":
         return f"{spot}: {_show(actual)} instead of {_show(expected)}"
     if not floats.is_float(judge.truth.dtype) or limit == 0:

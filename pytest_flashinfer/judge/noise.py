@@ -13,6 +13,9 @@ from .ops import Kind, Op, magnitude
 
 _ROOT3 = math.sqrt(3.0)
 _FLIP = 2.0**-20  # values this close to a rounding boundary (relative) may fall on either side of it
+_HELD = 0.75  # few elements depend on such sums: five sigmas of a true rounding are enough
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot")
+_SHIFTED = ("_softmax", "_log_softmax", "logsumexp")
 _UNKNOWN = Step("unknown", Kind.SMOOTH)
 
 
@@ -23,29 +26,41 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     inside are disturbed too (half a unit roundoff, rms).
     """
 
-    def __init__(
-        self, wide: torch.dtype, plan: Plan, generator: torch.Generator, unit: float, *, operands: bool
+    def __init__(  # noqa: PLR0913 - what a run depends on
+        self,
+        wide: torch.dtype,
+        plan: Plan,
+        generator: torch.Generator,
+        unit: float,
+        *,
+        operands: bool,
+        number: int = 0,
     ) -> None:
         super().__init__(wide)
         self.plan = plan
         self.generator = generator
         self.unit = unit
         self.operands = operands
+        self.number = number
         self.place = 0
         self.salt = int(torch.randint(1, 2**40, (), generator=generator, device=generator.device))
         self._sums: torch.Tensor | None = None
+        self._held: torch.Tensor | None = None
+        self._keyed = plan.selects and wide is torch.float64
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Round or disturb arguments, and work out how large the result's own error is."""
         step = self._next(op, asked)
-        for place, dtype in step.low:
-            if place < len(args) and isinstance(args[place], Lifted):
-                replace(op, args, place, self._lowered(args[place], dtype))
-        self._sums = None
+        self._sums = self._held = None
+        self._lower(func, op, step, args)
+        if step.sums and self.plan.low and self.operands:
+            self._sum_of_held(op, step, args, self.plan.low)
         if not step.noisy:
             return step
         if step.kind is Kind.ROUND:
             self._each(op, args, _FLIP)
+        elif op.name in _SHIFTED:
+            self._shift(op, args)
         elif step.kind in (Kind.SMOOTH, Kind.LOGSUM):
             self._each(op, args, self.unit)
         elif step.kind is Kind.ELEMENT:
@@ -53,6 +68,18 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         elif step.kind in (Kind.CONTRACT, Kind.SUM):
             self._sums = _uncertainty(func, step, args)
         return step
+
+    def _lower(self, func: Any, op: Op, step: Step, args: list[Any]) -> None:
+        """Disturb arguments that may be held in 16 bits; in every other run, the product by what that amounts to.
+
+        The first keeps errors that have a common cause together, the second misses no element by chance.
+        """
+        if self.number % 2 and self.operands and step.name in _PRODUCTS and not any(is_narrow(d) for _, d in step.low):
+            self._held = _held_error(func, step, args) if step.low else None
+            return
+        for place, dtype in step.low:
+            if place < len(args) and isinstance(args[place], Lifted):
+                replace(op, args, place, self._lowered(args[place], dtype))
 
     def _next(self, op: Op, asked: torch.dtype | None) -> Step:
         """Take the next step of the plan; after a data-dependent branch went another way nothing is exact any more."""
@@ -65,31 +92,59 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     def _each(self, op: Op, args: list[Any], unit: float) -> None:
         for place, arg in enumerate(args):
             if isinstance(arg, Lifted):
-                replace(op, args, place, torch.addcmul(arg, arg, self.draw(arg), value=unit))
+                replace(op, args, place, arg * self.factor(arg, unit))
+
+    def _shift(self, op: Op, args: list[Any]) -> None:
+        """Disturb exponents by the size of the largest one: kernels subtract it, or multiply by log2(e), before they round."""
+        arg, axis = args[0].as_subclass(torch.Tensor), args[1]
+        if arg.numel() and arg.ndim:
+            replace(op, args, 0, torch.addcmul(arg, _top(arg, axis).expand(arg.shape), self.draw(arg), value=self.unit))
 
     def _lowered(self, arg: Lifted, dtype: torch.dtype) -> torch.Tensor:
         if is_narrow(dtype):
-            near = arg if arg.clean else torch.addcmul(arg, arg, self.draw(arg), value=_FLIP)
+            near = arg if arg.clean else arg * self.factor(arg, _FLIP)
             return near.as_subclass(torch.Tensor).to(dtype).to(self.wide)
         if self.operands:
-            return torch.addcmul(arg, arg, self.draw(arg), value=torch.finfo(dtype).eps / 4)
+            return arg * self._rounding(arg, torch.finfo(dtype).eps / 4)
         return arg
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
         """Add the rounding error of the operation itself."""
         if step.noisy and tensor.numel():
             plain = tensor.as_subclass(torch.Tensor)
-            if self._sums is not None:
-                plain.addcmul_(self._sums.to(self.wide), self.draw(plain), value=self.unit)
-            elif step.kind is Kind.LOGSUM:
-                plain.addcmul_(1 + plain.abs(), self.draw(plain), value=self.unit)
-                torch.nan_to_num_(plain, nan=math.nan, posinf=math.inf, neginf=-math.inf)
-            elif step.kind in (Kind.ELEMENT, Kind.SMOOTH):
-                plain.addcmul_(plain, self.draw(plain), value=self.unit)
+            if self._held is not None:
+                plain.addcmul_(self._held, self.draw(plain).sign_())
+            self._disturb(step, args, plain)
         if written and isinstance(tensor, Lifted):
             return tensor
         declared = step.declared or _first(args) or torch.float32
         return tag(tensor.to(self.wide), declared, origin=False, clean=not step.noisy)
+
+    def _disturb(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
+        """Add an operation's error to its result."""
+        length = _length(step, args, plain)
+        growth = _growth(length)
+        size = self._sums
+        if size is not None:
+            size = size + plain.abs() * growth
+        elif step.kind is Kind.LOGSUM:
+            size = plain.abs() + (1 + growth)
+        if size is not None:  # where a term is infinite there is no error
+            size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
+            plain.addcmul_(size, self.draw(plain), value=self.unit)
+        elif step.kind in (Kind.ELEMENT, Kind.SMOOTH):
+            plain.mul_(self.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
+            if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
+                top = _top(args[0], args[1])
+                size = 0.25 * top + _growth(plain.shape[args[1]])
+                plain.mul_(self.draw(top).mul_(size).mul_(self.unit).add_(1))
+
+    def factor(self, like: torch.Tensor, unit: float) -> torch.Tensor:
+        """Draw factors around one; infinite values stay what they are under them."""
+        plain = like.as_subclass(torch.Tensor)
+        if self._keyed:
+            return self.draw(plain).mul_(unit).add_(1)
+        return torch.empty_like(plain).uniform_(1 - _ROOT3 * unit, 1 + _ROOT3 * unit, generator=self.generator)
 
     def draw(self, like: torch.Tensor) -> torch.Tensor:
         """Draw values of zero mean and unit variance, bounded by the root of three.
@@ -97,11 +152,32 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         Where the reference orders values, equal values get equal errors, as in a kernel: a tie stays a tie.
         """
         plain = like.as_subclass(torch.Tensor)
-        if not self.plan.selects or self.wide is not torch.float64:
+        if not self._keyed:
             return torch.empty_like(plain).uniform_(-_ROOT3, _ROOT3, generator=self.generator)
         bits = plain.contiguous().view(torch.int64) * 0x1E3779B97F4A7C15 + self.salt + self.place
         bits = (bits ^ (bits >> 31)) * 0x3F58476D1CE4E5B9
         return ((bits ^ (bits >> 29)) >> 11).to(torch.float64) * (_ROOT3 * 2.0**-52)
+
+    def _sum_of_held(self, op: Op, step: Step, args: list[Any], dtype: torch.dtype) -> None:
+        """Hold exponentials in 16 bits before they are added up: rounded in the first run, disturbed in the others.
+
+        Where all exponents are nearly equal, their roundings all go the same way; noise alone would not show that.
+        """
+        arg = args[0].as_subclass(torch.Tensor)
+        unit = _HELD * torch.finfo(dtype).eps / 4
+        if self.number:
+            held = arg * self._rounding(arg, unit) if step.name == "sum" else arg + (self._rounding(arg, unit) - 1)
+        elif step.name == "sum":
+            held = arg.to(dtype).to(self.wide)
+        else:
+            top = torch.nan_to_num(arg.amax(dim=args[1], keepdim=True), nan=0.0, posinf=0.0, neginf=0.0)
+            held = (arg - top).exp().to(dtype).to(self.wide).log() + top
+        replace(op, args, 0, held)
+
+    def _rounding(self, like: torch.Tensor, unit: float) -> torch.Tensor:
+        """Draw factors that are never close to one: where a single value matters, few runs must not miss its rounding."""
+        signs = self.draw(like).mul_(0.87 / _ROOT3)
+        return signs.add_(signs.sign(), alpha=0.5).mul_(unit / 0.968).add_(1)
 
     def _number(self) -> float:
         return float(torch.rand((), generator=self.generator, device=self.generator.device)) * 2 - 1
@@ -111,11 +187,49 @@ def _first(args: list[Any]) -> torch.dtype | None:
     return next((arg.declared for arg in flatten(args) if isinstance(arg, Lifted)), None)
 
 
+def _growth(length: int) -> float:
+    """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
+
+    Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length itself
+    up to what one thread adds.
+    """
+    return math.sqrt(length) / 16 + min(length, 1024) / 64
+
+
+def _top(arg: torch.Tensor, axis: Any) -> torch.Tensor:
+    """Return the largest finite magnitude along an axis, which is kept."""
+    plain = arg.as_subclass(torch.Tensor)
+    return torch.nan_to_num(plain, nan=0.0, posinf=0.0, neginf=0.0).abs().amax(dim=axis, keepdim=True)
+
+
+def _length(step: Step, args: list[Any], result: torch.Tensor) -> int:
+    """Return how many terms one element of the result sums up."""
+    if step.name == "_log_softmax":
+        return int(result.shape[args[1]]) if result.ndim else 1
+    first = next((arg for arg in flatten(args) if isinstance(arg, Lifted)), None)
+    if first is None or step.kind is Kind.ELEMENT:
+        return 1
+    if step.kind is Kind.CONTRACT:
+        matrices = [arg for arg in args if isinstance(arg, Lifted)][-2:]
+        return matrices[0].shape[-1] if matrices[0].ndim else 1
+    return max(1, first.numel() // result.numel())
+
+
+def _held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
+    """Return the rms error of a product whose operands in `step.low` are held in 16 bits."""
+    squares = [arg.as_subclass(torch.Tensor).square() if isinstance(arg, Lifted) else arg for arg in args]
+    if step.name.startswith(("add", "badd")):
+        squares[0] = torch.zeros_like(squares[0])
+    unit = sum((torch.finfo(dtype).eps / 4) ** 2 for _, dtype in step.low)
+    error: torch.Tensor = func(*squares)
+    return error.mul_(unit).sqrt_()
+
+
 def _uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
     """Return the size of the error, in units of one rounding, of a sum or a sum of products.
 
-    The sum of the magnitudes covers any order of float32 additions. Tensor cores cut instead of rounding, once for every 16
-    products, which adds up over long sums: for them a term grows with the length (the factor is half of that drift).
+    The sum of the magnitudes covers most orders of float32 additions. Tensor cores cut instead of rounding, once for
+    every 16 products, which adds up over long sums: for them a term grows with the length (half of that drift).
     """
     sums = magnitude(func, args)
     if step.kind is Kind.CONTRACT and step.name in ("mm", "bmm", "addmm", "baddbmm"):

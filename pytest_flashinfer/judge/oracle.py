@@ -6,7 +6,7 @@ Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": pl
 of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot, "wide": slot or null,
 "allowance": slot or null, "undecided": slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null),
 `seconds` (or null). The reply says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`,
-`wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `notes`.
+`wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
 """
 
 from __future__ import annotations
@@ -119,5 +119,11 @@ def _write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> di
         filled[part] = value is not None and slot is not None
         if value is not None and slot is not None:
             memory.tensor(slot).copy_(value)
-    facts = {"how": output.how, "exact": output.exact, "widened": output.widened, "notes": list(output.notes)}
+    facts = {
+        "how": output.how,
+        "exact": output.exact,
+        "widened": output.widened,
+        "disputed": output.disputed,
+        "notes": list(output.notes),
+    }
     return {"name": output.name, "present": output.native is not None, **filled, **facts}

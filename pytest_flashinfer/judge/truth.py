@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
+
+_FAR = 4.0  # a reference this many bounds away from its float64 run does not say what is right
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class OutputTruth:
     `native` has the declared dtype (storage shape). `wide` is float64, unrounded, or `None` where the reference could not
     be lifted or the output holds integers. `allowance` is the tolerated absolute error per element, same shape as `wide`.
     `undecided` marks elements which the reference's own rounding decides (near-ties): no verdict is based on them.
+    `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound was
+    widened to hold the reference's own rounding (1: not at all).
     """
 
     name: str
@@ -43,6 +48,7 @@ class OutputTruth:
     how: str = "lifted"
     exact: bool = False
     widened: float = 1.0
+    disputed: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -65,3 +71,24 @@ class Truth:
 def exact(truth: Truth) -> bool:
     """Say whether every float output is known without rounding, so that an honest kernel must be bit-correct."""
     return all(output.exact for output in truth.outputs.values() if output.wide is not None)
+
+
+def inadmissible(truth: Truth) -> str | None:
+    """Say why a case of generated values is no fair test, or `None`.
+
+    An honest kernel must not fail for the reference's own overflow or cancellation: the reference has to agree with its
+    float64 run, in finite values and in which values are finite. For cases that somebody wrote down this is only a note.
+    """
+    for output in truth.outputs.values():
+        if output.disputed:
+            return f"{output.name}: {output.disputed} elements are finite in only one of reference and float64 run"
+        if output.widened > _FAR:
+            return f"{output.name}: the reference is {output.widened:.3g} times the bound away from its float64 run"
+        native = output.native
+        if native is not None and native.is_floating_point() and not truth.nan_inputs and native.dtype.itemsize > 1:
+            lost = native.isnan() | (native == math.inf)
+            if output.wide is not None:
+                lost |= native.isinf() & output.wide.isfinite()
+            if bool(lost.any()):
+                return f"{output.name}: the reference gives {int(lost.sum())} NaN or inf for finite inputs"
+    return None
