@@ -49,15 +49,16 @@ class Cases:
         return self._case(solve_axes(self.definition, workload.axes), recipe, workload)
 
     def drawn(self, axes: Mapping[str, int], recipe: Recipe) -> list[Case]:
-        """Return two cases for drawn sizes: the same storage, other contents."""
+        """Return three cases for drawn sizes: the second has other contents, the third the first's elsewhere."""
         first = self._case(axes, recipe, None)
-        return [first, *self._variants(first, ("same_ends",))]
+        return [first, *self._variants(first, ("same_ends",)), first.elsewhere()]
 
     def repeated(self, workload: Workload) -> list[Case]:
-        """Return a workload's cases: fresh contents, contents that look alike, then the first again."""
+        """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
         first = self.first(workload)
-        kinds = REPEATS if first.nbytes <= SMALL_BYTES else REPEATS[1:2]
-        return [first, *self._variants(first, kinds), *([first] if first.nbytes <= SMALL_BYTES else [])]
+        if first.nbytes > SMALL_BYTES:
+            return [first, *self._variants(first, REPEATS[1:2])]
+        return [first, *self._variants(first, REPEATS), first.elsewhere()]
 
     def timed(self, workload: Workload, rounds: int) -> Iterator[Case]:
         """Yield `rounds` cases, every one with contents that no earlier call had seen."""

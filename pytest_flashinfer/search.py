@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Drawn = tuple[dict[str, int], Recipe]
 Check = Callable[[Drawn], Exception | None]
-SHRINK_SECONDS = 20.0  # beyond the time limit, once a failure is known
+SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 
 
 @dataclass

@@ -38,7 +38,7 @@ class UnderTest:
         todo = list(cases)
         calls: list[Call] = []
         try:
-            for result in self.kernel.calls([case.values for case in todo], todo[0].outputs, cache=cache):
+            for result in self.kernel.calls(todo, cache=cache):
                 calls.append(Call(todo[len(calls)], result))
                 self.log += result.log
         except BuildFailed as error:

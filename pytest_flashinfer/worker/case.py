@@ -25,7 +25,7 @@ class Case:
     """`values` are the inputs in the definition's order: tensors, numbers or `None`.
 
     `shapes` are the outputs' shapes as they are stored, `()` for a Python scalar. `variant` tells calls on the same
-    sizes apart.
+    sizes apart; `moved` asks for storage at other addresses.
     """
 
     definition: Definition
@@ -35,6 +35,7 @@ class Case:
     shapes: Mapping[str, tuple[int, ...]]
     variant: str = "first"
     workload: Workload | None = None
+    moved: bool = False
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -56,6 +57,10 @@ class Case:
     def with_values(self, values: Mapping[str, Any], variant: str) -> Case:
         """Return a case of the same sizes with other contents."""
         return replace(self, values=values, variant=variant)
+
+    def elsewhere(self) -> Case:
+        """Return the same case, to be called on storage at other addresses."""
+        return replace(self, moved=True)
 
 
 def shapes_of(definition: Definition, axes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:

@@ -10,13 +10,13 @@ from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerTimed
 from pytest_flashinfer.worker.runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from pytest_flashinfer.data.model import Definition, Solution
+    from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.client import Worker
-    from pytest_flashinfer.worker.layout import Output
     from pytest_flashinfer.worker.pool import Pool
-    from pytest_flashinfer.worker.runner import Cache, RunResult, Value
+    from pytest_flashinfer.worker.runner import Cache, RunResult
 
 
 def cache_folder() -> Path:
@@ -86,16 +86,19 @@ class Kernel:
         return self._runner
 
     def calls(
-        self, contents: Iterable[Mapping[str, Value]], outputs: Sequence[Output], *, cache: Cache | None = None
+        self, cases: Iterable[Case], *, cache: Cache | None = None
     ) -> Iterator[RunResult]:
-        """Call once for each of `contents`, all of one shape, on the same storage; with `cache` the calls are timed.
+        """Call once for each case, all of one shape, on the same storage unless a case is to be moved.
+
+        With `cache` the calls are timed.
 
         Results are yielded as they come. When all are there, late changes join their violations, and device times
         are filled in.
         """
         runner = self.build()
-        for inputs in contents:
-            result = runner.run(inputs, outputs, timeout=self.timeout, cache=cache, may_modify=self.inplace.values())
+        options = {"timeout": self.timeout, "cache": cache, "may_modify": self.inplace.values()}
+        for case in cases:
+            result = runner.run(case.values, case.outputs, moved=case.moved, **options)
             for name in set(result.missing) & set(self.inplace):
                 result.outputs[name] = runner.read_input(self.inplace[name])
             yield result

@@ -99,15 +99,15 @@ class Layout:
     total: int
 
 
-def plan(inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output]) -> Layout:
-    """Lay out the inputs as they are strided, then the outputs, then their snapshots."""
+def plan(inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output], shift: int = 0) -> Layout:
+    """Lay out the inputs as they are strided, then the outputs, then their snapshots; all `shift` bytes further on."""
     shapes = [(name, tuple(each.shape), tuple(each.stride()), each.dtype) for name, each in inputs.items()]
     made = [(each.name, each.shape, each.strides or contiguous(each.shape), each.dtype) for each in outputs]
     slots: list[Slot] = []
     zones: list[Zone] = []
     end, last = 0, ""
     for name, size, stride, dtype in [*shapes, *made, *made]:
-        at = _align(end + GUARD)
+        at = _align(end + GUARD + (0 if slots else shift))
         zones.append(Zone(end, at, last, name))
         extent = _extent(size, stride) * dtype.itemsize
         room = extent + (_align(at + extent + GUARD) - at - extent) // 2

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cache", "Output", "RunResult", "Runner", "Value", "Violation"]
 Cache = Literal["cold", "warm"]
+SHIFT = 1 << 16  # bytes by which a moved call's tensors are apart from another call's
 _UNUSABLE = frozenset({"count", "shape", "dtype", "type", "device"})
 
 
@@ -59,15 +60,16 @@ class Runner:
         cache: Cache | None = None,
         may_modify: Iterable[str] = (),
         keep: bool = True,
+        moved: bool = False,
     ) -> RunResult:
         """Call the solution once. With `cache` the call is timed, on a cold or warm cache.
 
         `may_modify` names inputs that the definition lets a call write to; `read_input` returns them afterwards.
         With `keep` off the outputs are not copied: they are views of the arena, good until the next call, which the
-        worker can still write to.
+        worker can still write to. With `moved` all tensors lie at other addresses than without.
         """
         tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-        pristine = self._prepare(tensors, outputs)
+        pristine = self._prepare(tensors, outputs, SHIFT if moved else 0)
         last, self._last = self._last, None
         late = self._late(pristine) if last is not None and self.destination else []
         pristine.fill(tensors)
@@ -134,11 +136,13 @@ class Runner:
                 self.worker.let_go(self.arena)
         self.arena.close()
 
-    def _prepare(self, tensors: Mapping[str, torch.Tensor], outputs: Sequence[Output]) -> Pristine:
+    def _prepare(self, tensors: Mapping[str, torch.Tensor], outputs: Sequence[Output], shift: int) -> Pristine:
         signature = tuple((name, each.shape, each.stride(), each.dtype) for name, each in tensors.items())
-        key = (signature, tuple(outputs))
+        key = (signature, tuple(outputs), shift)
         if self._pristine is None or key != self._key:
-            layout = plan(tensors, outputs)
+            if self._pristine is not None and self._last is not None and self.destination:
+                self._last.add_late(self._changed([bool(flag) for flag in self._late(self._pristine)]))
+            layout = plan(tensors, outputs, shift)
             self._pristine = self._last = None
             self.worker.fit(self.arena, layout.total)
             self._pristine, self._key = watch(layout, self.arena.data, self._rng), key
