@@ -122,7 +122,7 @@ def _expand(contract: Contract, choice: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _violated(contract: Contract, env: Mapping[str, Any]) -> list[Rule]:
-    rules = (*contract.equations, *contract.predicates)
+    rules = (*contract.equations, *contract.predicates, *contract.wishes)
     bad = [rule for rule in rules if not (rule.names <= env.keys() and _holds(rule, env))]
     return bad + [rule for name, rule in contract.derived.items() if isinstance(env.get(name), int) and env[name] < 0]
 
@@ -132,14 +132,14 @@ def _repair(
 ) -> dict[str, int] | None:
     """Change one free size so that the first violated rule holds and as few as possible are violated."""
     movable = _support(contract, bad[0])
-    best: tuple[tuple[int, bool, int], dict[str, int]] | None = None
+    best: tuple[tuple[int, bool, bool, int], dict[str, int]] | None = None
     for name in movable:
-        for value in _neighbours(choice[name], bad[0]):
+        for value in _neighbours(choice[name], bad[0], _expand(contract, choice)):
             trial = {**choice, name: value}
             left = _violated(contract, _expand(contract, trial))
             if bad[0] in left or len(left) > len(bad):
                 continue
-            score = (len(left), name in pinned, abs(value - choice[name]) * (1 if value > choice[name] else 2))
+            score = (len(left), name in pinned, value < choice[name], abs(value - choice[name]))
             if best is None or score < best[0]:
                 best = (score, trial)
             if not left:
@@ -163,8 +163,12 @@ def _support(contract: Contract, rule: Rule) -> list[str]:
     return list(found)
 
 
-def _neighbours(value: int, rule: Rule) -> Iterator[int]:
-    """Yield sizes to try in place of `value`: larger ones first, the rule's own numbers and round ones among them."""
+def _neighbours(value: int, rule: Rule, env: Mapping[str, Any]) -> Iterator[int]:
+    """Yield sizes to try in place of `value`: multiples that the rule asks for, larger ones, then smaller ones."""
+    for node in ast.walk(rule.tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Name):
+            step = _number(node.right, env)
+            yield from [(value // step + 1) * step] if step > 1 else []
     numbers = {n.value for n in ast.walk(rule.tree) if isinstance(n, ast.Constant) and type(n.value) is int}
     steps = sorted({2, 4, 8, 16, 32, 64, 128, 256} | {n for n in numbers if n > 1})
     up = {value + i for i in range(1, _NEAR)} | numbers
@@ -172,6 +176,13 @@ def _neighbours(value: int, rule: Rule) -> Iterator[int]:
     up |= {1 << n for n in range(17)}
     yield from sorted(n for n in up if n > value)
     yield from sorted((n for n in ({*range(max(0, value - _NEAR), value)} | numbers) if 0 <= n < value), reverse=True)
+
+
+def _number(tree: ast.expr, env: Mapping[str, Any]) -> int:
+    try:
+        return whole(run(tree, env)) or 0
+    except ConstraintError:
+        return 0
 
 
 def shape_of(trees: tuple[ast.expr, ...], env: Mapping[str, Any]) -> tuple[int | None, ...]:

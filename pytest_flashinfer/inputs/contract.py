@@ -8,16 +8,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.inputs.dtypes import is_integer
+from pytest_flashinfer.inputs.dtypes import canonical, is_float
 from pytest_flashinfer.inputs.facts import Reading, Rule, as_rule, dimension, read
 from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.optional import droppable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_flashinfer.data.model import Definition
 
-_PLUS_ONE: Final = re.compile(r"(.+)_plus_(?:1|one)$")
+_PLUS_ONE: Final = re.compile(r"(.+)_plus_(?:1|one)(?:_\w+)?$")
+_QUOTIENT: Final = re.compile(r"(.+)_div_(\d+)$")
+_ONE: Final = frozenset({"one", "single", "singleton", "scalar"})
+_DOUBLE: Final = re.compile(r"_doubled$|^two_|_x2$")
+_INDEX: Final = re.compile(r"indptr|ind(ices|ex)|_idx|page_len|seq_?len|_lens?$|table|_ids?$|slot|cu_|offsets")
 _POINTERS: Final = re.compile(r"indptr|cu_?seq_?lens|offsets|_ptrs?$", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"^(len|num|n|size)_|_(len|size|length)$", re.IGNORECASE)
 # What an array of pointers has one entry more than, by convention, where no constraint says so.
@@ -53,24 +58,41 @@ class Contract:
 
     @cached_property
     def sizes(self) -> tuple[str, ...]:
-        """All sizes that are not constant, those first that the definition declares; shapes may name others."""
+        """All sizes that are not constant, those first that the definition declares; shapes and rules name others."""
         declared = [name for name, axis in self.definition.axes.items() if name not in self.constants]
         shown = [n for dims in (self.dims, self.output_dims) for trees in dims.values() for t in trees or () for n in
                  sorted(names_of(t))]  # fmt: skip
         ruled = [name for rule in self.reading.axis for name in sorted(rule.names)]
-        scalars = {n for n, s in self.definition.inputs.items() if s.shape is None and is_integer(s.dtype)}
-        known = dict.fromkeys((*declared, *shown, *(name for name in ruled if name in scalars)))
+        known = dict.fromkeys((*declared, *shown, *ruled))
         return tuple(name for name in known if name not in self.constants)
 
     @cached_property
     def axis_names(self) -> tuple[str, ...]:
-        """The sizes that are axes: all but integer scalars."""
-        return tuple(name for name in self.sizes if name not in self.definition.inputs)
+        """The sizes that are axes: all but the scalars, and other names, that only constraints use."""
+        shown = {n for trees in self.output_dims.values() for tree in trees or () for n in names_of(tree)}
+        axes = self.definition.axes.keys() | self.input_axes | shown
+        return tuple(name for name in self.sizes if name in axes)
+
+    def dtype(self, name: str) -> str:
+        """Return the dtype of an input; what dumps call `unknown` is guessed: indices are int32, the rest as others."""
+        spec = self.definition.inputs[name]
+        if spec.dtype != "unknown":
+            return canonical(spec.dtype)
+        if _INDEX.search(name):
+            return "int32"
+        specs = self.definition.inputs.values()
+        floats = [canonical(other.dtype) for other in specs if other.shape is not None and is_float(other.dtype)]
+        return "float32" if len(spec.shape or ()) <= 1 or not floats else floats[0]
 
     @cached_property
     def input_axes(self) -> frozenset[str]:
         """The axes that some input's shape names."""
         return frozenset(n for trees in self.dims.values() for tree in trees or () for n in names_of(tree))
+
+    @cached_property
+    def droppable(self) -> frozenset[str]:
+        """The inputs that may be left out."""
+        return droppable(self.definition)
 
     @cached_property
     def equations(self) -> tuple[Rule, ...]:
@@ -82,12 +104,18 @@ class Contract:
             for name, axis in self.definition.axes.items()
             if axis.kind == "expr" and axis.expression
         )
-        return own + tuple(rule for rule in self.reading.axis if rule.left is not None)
+        return own + tuple(rule for rule in self.reading.axis if _solvable(rule))
 
     @cached_property
     def predicates(self) -> tuple[Rule, ...]:
         """The other constraints over axes."""
-        return tuple(rule for rule in self.reading.axis if rule.left is None)
+        return tuple(rule for rule in self.reading.axis if not _solvable(rule))
+
+    @cached_property
+    def wishes(self) -> tuple[Rule, ...]:
+        """Conditions that no constraint states but that names promise: a doubled size can be halved."""
+        doubled = [name for name in self.axis_names if _DOUBLE.search(name) and name not in self.derived]
+        return tuple(as_rule(f"{name} % 64 == 0", dimension(f"{name} % 64 == 0")) for name in doubled)
 
     @cached_property
     def conventions(self) -> tuple[Rule, ...]:
@@ -95,12 +123,16 @@ class Contract:
         tied = frozenset().union(*(rule.names for rule in self.equations))
         found = []
         for name in self.axis_names:
-            base = _PLUS_ONE.match(name)
-            if base and base[1] in self.sizes:
-                found.append(_plus_one(name, base[1]))
+            base, part = _PLUS_ONE.match(name), _QUOTIENT.match(name)
+            if name in _ONE:
+                found.append(_equal(name, "1"))
+            elif part and (part[1] in self.sizes or part[1] in self.constants) and name not in tied:
+                found.append(_equal(name, f"({part[1]} + {int(part[2]) - 1}) // {part[2]}"))
+            elif base and base[1] in self.sizes:
+                found.append(_equal(name, f"{base[1]} + 1"))
             elif name not in tied and _POINTERS.search(name) and _LENGTH.search(name):
                 batch = next((n for n in _BATCH if n in self.sizes), None)
-                found += [_plus_one(name, batch)] if batch else []
+                found += [_equal(name, f"{batch} + 1")] if batch else []
         return tuple(found)
 
     @cached_property
@@ -146,9 +178,13 @@ def _trees(shape: tuple[str, ...] | None) -> tuple[ast.expr, ...] | None:
     return None if shape is None else tuple(dimension(text) for text in shape)
 
 
-def _plus_one(name: str, base: str) -> Rule:
-    tree = dimension(f"{base} + 1")
-    return as_rule(f"{name} == {base} + 1", ast.Compare(ast.Name(name), [ast.Eq()], [tree]))
+def _solvable(rule: Rule) -> bool:
+    """Whether a rule is an equation that yields a size; `a % b == 0` only says which sizes are possible."""
+    return rule.left is not None and not any(isinstance(node, ast.Mod) for node in ast.walk(rule.tree))
+
+
+def _equal(name: str, text: str) -> Rule:
+    return as_rule(f"{name} == {text}", ast.Compare(ast.Name(name), [ast.Eq()], [dimension(text)]))
 
 
 def _candidates(rule: Rule, *, bare: bool) -> list[str]:

@@ -101,6 +101,11 @@ def as_rule(text: str, tree: ast.expr) -> Rule:
     return Rule(text, tree, names_of(tree))
 
 
+def _is_tautology(rule: Rule) -> bool:
+    """Whether both sides are the same: `x.shape[0] == n` for an `x` whose shape is declared as [n]."""
+    return rule.left is not None and rule.right is not None and ast.dump(rule.left) == ast.dump(rule.right)
+
+
 def _parts(tree: ast.expr) -> Iterator[ast.expr]:
     if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
         for value in tree.values:
@@ -128,7 +133,7 @@ def read(constraints: tuple[str, ...], shapes: Shapes) -> Reading:
             continue
         for part in _parts(_ShapesToAxes(shapes).visit(ast.parse(ast.unparse(expression.tree), mode="eval").body)):
             rule = as_rule(text, part)
-            if constant(part) is True:
+            if constant(part) is True or _is_tautology(rule):
                 continue
             if rule.names & tensors:
                 data.append(rule)

@@ -36,6 +36,10 @@ def _recurrence(s: Subject) -> Role | None:
     return Role(kind) if kind else None
 
 
+def _scratch(s: Subject) -> Role | None:
+    return Role("zeros") if s.named(r"workspace|scratch") else None
+
+
 def _tables(s: Subject) -> Role | None:
     if s.named(r"cos_?_?sin|rope_?cache|rotary_?(cache|emb)|freqs"):
         return Role("cos_sin")
@@ -72,7 +76,8 @@ def _fan_in(s: Subject, weight: str) -> ast.expr | None:
     dims = s.contract.dims[weight] or ()
     shown = {n for trees in s.contract.output_dims.values() for t in trees or () for n in names_of(t)}
     others = {n for name, trees in s.contract.dims.items() if name != weight for t in trees or () for n in names_of(t)}
-    summed = [d for d in dims if names_of(d) & others and not names_of(d) & shown]
+    matrix = dims[1:] if len(dims) > 2 else dims  # noqa: PLR2004 - the first axis counts experts or groups
+    summed = [d for d in matrix if names_of(d) & others and not names_of(d) & shown]
     return summed[-1] if summed else dims[-1] if dims else None
 
 
@@ -82,13 +87,14 @@ def _weights(s: Subject) -> Role | None:
         if s.named(r"bias|beta|shift") and fixed:
             return Role("bias")
         return Role("unit_weight") if fixed and s.named(r"weight|gamma|norm|^w\d?$|^g$|scale") else None
-    named = s.named(r"weight|proj|^w\d*(_|$)|_w\d*$|kernel|embed")
-    if not (named or fixed) or len(s.dims) == 0 or s.named("bias|cache|state|residual"):
+    if not fixed or s.named(r"bias|cache|state|resid|^(q|k|v|x|query|key|value|input)(_|$)"):
         return None
-    return Role("weight", axis=_fan_in(s, s.name)) if fixed else None
+    return Role("weight", axis=_fan_in(s, s.name))
 
 
-_FLOATS: Final[tuple[Callable[[Subject], Role | None], ...]] = (_tables, _recurrence, _sampling, _scales, _weights)
+_FLOATS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
+    _scratch, _tables, _recurrence, _sampling, _scales, _weights,
+)  # fmt: skip
 # Roles whose values a family decides; the others keep to the range that gives them their meaning.
 FREE: Final = frozenset({"data", "unit", "probs"})
 

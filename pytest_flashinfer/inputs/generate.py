@@ -54,7 +54,7 @@ class _Making:
         if None in shape:
             axis = self.definition.inputs[name].shape or ()
             raise Unsatisfiable(f"shape of {name}", f"no size for {axis[shape.index(None)]}")
-        return storage_shape([n for n in shape if n is not None], self.definition.inputs[name].dtype)
+        return storage_shape([n for n in shape if n is not None], self.contract.dtype(name))
 
 
 def make_inputs(  # noqa: PLR0913 - a case in all its parts
@@ -75,7 +75,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     making.env.update(solve(contract, {**_bound(making), **axes}))
     verify(contract, making.env)
     for name, spec in definition.inputs.items():
-        if name not in making.fixed and spec.optional and (workload is not None or name in recipe.absent):
+        if name not in making.fixed and spec.optional and _left_out(name, workload, recipe):
             making.fixed[name] = None
         elif name in making.fixed and isinstance(making.fixed[name], torch.Tensor):
             _check_shape(making, name)
@@ -85,6 +85,10 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     _check(making)
     _lay_out(making)
     return {name: making.made[name] for name in definition.inputs}
+
+
+def _left_out(name: str, workload: Workload | None, recipe: Recipe) -> bool:
+    return name in recipe.absent if workload is None else name not in workload.inputs
 
 
 def _from_workload(definition: Definition, workload: Workload, root: Path | None, device: torch.device) -> Inputs:
@@ -138,8 +142,9 @@ def _make(making: _Making) -> None:
     for name, dims in making.contract.dims.items():
         if name in made or dims:
             continue
-        value = making.recipe.scalars.get(name, scalars.usual(making.contract, name, making.env))
-        made[name] = value if dims is None else _zero_dim(making, name, value)
+        wanted = name not in making.contract.droppable or making.env.get(name) is not None
+        value = scalars.usual(making.contract, name, making.env) if wanted else None
+        made[name] = value if dims is None or value is None else _zero_dim(making, name, value)
     source = Source(making.recipe.seed, making.device)
     for name in todo:
         if name not in made:
@@ -149,26 +154,24 @@ def _make(making: _Making) -> None:
 
 
 def _fills_floats(making: _Making, name: str) -> bool:
-    return is_float(making.definition.inputs[name].dtype)
+    return is_float(making.contract.dtype(name))
 
 
-def _float(making: _Making, name: str, source: Source) -> torch.Tensor | None:
+def _float(making: _Making, name: str, source: Source) -> torch.Tensor:
     spec = making.definition.inputs[name]
-    if name not in making.plan.roles:  # no dtype of a tensor: `unknown` in dumps stands for what was not passed
-        if spec.optional:
-            return None
+    if name not in making.plan.roles:
         raise UnknownDtype(f"input `{name}` has dtype `{spec.dtype}`, which is none of a tensor's")
     role = making.plan.roles[name]
     fan_in = shape_of((role.axis,), making.env)[0] if role.axis is not None else None
     family = making.recipe.family
     if family in SPECIAL and name not in not_finite(making.plan):
         family = "normal"
-    want = Want(name, role.kind, making.shape(name), torch_dtype(spec.dtype), fan_in)
+    want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in)
     return float_tensor(want, family, source)
 
 
 def _zero_dim(making: _Making, name: str, value: Any) -> torch.Tensor:
-    return torch.tensor(value, dtype=torch_dtype(making.definition.inputs[name].dtype), device=making.device)
+    return torch.tensor(value, dtype=torch_dtype(making.contract.dtype(name)), device=making.device)
 
 
 def _env(making: _Making) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,8 @@ MORE_SIZES: Final = (
     4, 7, 13, 15, 16, 31, 32, 63, 64, 65, 127, 128, 131, 155, 255, 256, 511, 512, 513, 1023, 1024, 1025,
 )  # fmt: skip
 DEFAULT_ELEMENTS: Final = 1 << 21
+_REMEMBERED: Final = 4096  # settled sizes
+_SHARES: Final = (1, 0.75, 0.5, 0.35, 0.25, 0.15, 0)  # of the base case, where memory is short
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Grid:
     plan: Plan
     listed: tuple[Mapping[str, int], ...]
     max_elements: int
+    _settled: dict[tuple[Any, ...], dict[str, int]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def families(self) -> tuple[str, ...]:
@@ -59,7 +63,7 @@ class Grid:
     @cached_property
     def optional(self) -> tuple[str, ...]:
         """The inputs that may be left out."""
-        return tuple(name for name, spec in self.contract.definition.inputs.items() if spec.optional)
+        return tuple(name for name, trees in self.contract.dims.items() if trees and name in self.contract.droppable)
 
     @cached_property
     def scalars(self) -> dict[str, tuple[Scalar, ...]]:
@@ -71,8 +75,16 @@ class Grid:
 
     @cached_property
     def base(self) -> dict[str, int]:
-        """A small size for every free axis, at which all structures have room to differ."""
-        return {name: self._base(name) for name in self.contract.free}
+        """A small size for every free axis: structures have room to differ there, if the budget allows it."""
+        wish = {name: self._base(name) for name in self.contract.free}
+        for share in _SHARES:
+            smaller = {name: max(1, round(n * share)) for name, n in wish.items()}
+            try:
+                if self.fits(self.settled(smaller)):
+                    return smaller
+            except InputsError:
+                continue
+        return wish
 
     @cached_property
     def counts(self) -> frozenset[str]:
@@ -113,15 +125,18 @@ class Grid:
 
     def lowest(self, name: str) -> int:
         """Return the least size worth trying: 0 where the axis only says how much work there is, else 1."""
+        return self._lowest.get(name, 1)
+
+    @cached_property
+    def _lowest(self) -> dict[str, int]:
         pointer_axes = {ast.unparse(d[0]) for p in self.plan.pointers if (d := self.contract.dims[p.name])}
-        if name in pointer_axes:
-            return 1
         leading = {
             n for trees in (*self.contract.output_dims.values(), *self.contract.dims.values())
             for n in (names_of(trees[0]) if trees else ())
         }  # fmt: skip
         inner = {n for trees in self.contract.dims.values() for tree in (trees or ())[1:] for n in names_of(tree)}
-        return 0 if name in leading - inner - self.pools or name in self.totals or name in self.counts else 1
+        work = (leading - inner - self.pools) | self.totals.keys() | self.counts
+        return {name: int(name in pointer_axes or name not in work) for name in self.contract.free}
 
     def elements(self, axes: Mapping[str, Any]) -> int:
         """Return how many elements all inputs and outputs have; unknown axes count as 1."""
@@ -138,19 +153,29 @@ class Grid:
 
     def settled(self, wish: Mapping[str, int], pinned: Collection[str] = ()) -> dict[str, int]:
         """Return sizes near to `wish` for which valid data exists. Raises Unsatisfiable."""
-        return settle(self.contract, self.plan, wish, pinned)
+        key = (tuple(wish.items()), tuple(pinned))
+        if key not in self._settled:
+            if len(self._settled) >= _REMEMBERED:
+                self._settled.clear()
+            self._settled[key] = settle(self.contract, self.plan, wish, pinned)
+        return dict(self._settled[key])
 
     def fits(self, axes: Mapping[str, int]) -> bool:
         """Say whether a case of these sizes stays within the budget."""
         return self.elements(axes) <= self.budget
 
-    def candidates(self, name: str) -> list[int]:
-        """Return the sizes to try for a free axis, ascending: edges, listed ones and one past the largest listed."""
+    @cached_property
+    def candidates(self) -> dict[str, list[int]]:
+        """The sizes to try for each free axis, ascending: edges, listed ones and one past the largest listed."""
+        return {name: self._candidates(name) for name in self.contract.free}
+
+    def _candidates(self, name: str) -> list[int]:
         seen = [int(axes[name]) for axes in self.listed if isinstance(axes.get(name), int)]
         past = [max(seen) + 1] if seen else []
         low = self.lowest(name)
         wanted = sorted({n for n in (low, *SIZES, *MORE_SIZES, *seen, *past) if n >= low})
-        return [n for n in wanted if self._affordable(name, n)] or [low]
+        fitting = bisect_left(wanted, 1, key=lambda n: int(not self._affordable(name, n)))  # cost grows with the size
+        return wanted[:fitting] or [low]
 
     def _affordable(self, name: str, value: int) -> bool:
         small = {**dict.fromkeys(self.contract.free, 1), name: value}

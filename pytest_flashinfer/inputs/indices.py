@@ -61,8 +61,9 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     shape, limit = setting.shape(name), _limit(setting, name)
     if math.prod(shape) and not limit:
         raise AxisConflict(f"{name} < pages", f"a table of {shape[-1]} pages a sequence", f"{limit} pages")
-    used = [min(shape[-1], -(-n // found.page_size)) for n in (found.kv or [])]
-    used += [shape[-1]] * (shape[0] - len(used))
+    known = found.kv is not None and len(found.kv) == shape[0]
+    lengths = found.kv if known and found.kv is not None else [shape[-1] * found.page_size] * shape[0]
+    used = [min(shape[-1], -(-n // found.page_size)) for n in lengths]
     ids = iter(sample(setting, sum(used) * math.prod(shape[1:-1]), limit).tolist())
     if setting.structure == "identity":
         ids = iter([i % max(limit, 1) for i in range(sum(used) * math.prod(shape[1:-1]))])
@@ -183,4 +184,4 @@ def _limit(setting: Setting, name: str) -> int:
     own = setting.size(setting.plan.roles[name].limit)
     high = setting.limits(name)[1]
     known = [n for n in (own, None if high is None else high + 1) if n is not None]
-    return max(0, min(known)) if known else _ANY
+    return max(0, min(known)) if known else max(_ANY, math.prod(setting.shape(name)))

@@ -50,7 +50,7 @@ def _poison(x: torch.Tensor) -> None:
 
 def like(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return `values`, or a copy of them, in other memory than `x` that has its strides, gaps included."""
-    if x.is_contiguous():
+    if x.stride() == values.stride():
         return values.clone(memory_format=torch.contiguous_format) if values.data_ptr() == x.data_ptr() else values
     extent = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True) if n)
     flat = torch.empty(extent, dtype=x.dtype, device=x.device)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.roles import all_roles
-from pytest_flashinfer.inputs.subject import NAMES, Role, page_size, pools
+from pytest_flashinfer.inputs.subject import NAMES, Role, find_axis, page_size, pools
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
@@ -51,6 +52,7 @@ class Plan:
         return next((p for group in groups for p in self.pointers if p.group == group), None)
 
 
+@lru_cache(maxsize=64)
 def plan_of(contract: Contract) -> Plan:
     """Find the ragged structure of a definition."""
     roles = all_roles(contract)
@@ -59,7 +61,7 @@ def plan_of(contract: Contract) -> Plan:
     lengths = tuple(name for name, role in roles.items() if role.kind == "seq_lens")
     limits = [limit for name in pages if (limit := roles[name].limit) is not None]
     pool = ast.unparse(limits[0]) if limits else None
-    size = page_size(contract, pool) if pool else None
+    size = page_size(contract, pool) if pool else find_axis(contract, "page") if pages else None
     text = " ".join(filter(None, (contract.definition.description, *(s.description for s in
                     contract.definition.inputs.values())))).lower()  # fmt: skip
     return Plan(

@@ -44,11 +44,12 @@ def _last_page(s: Subject) -> Role | None:
 
 
 def _table(s: Subject) -> Role | None:
-    named = s.named(r"(block|page)_?tables?|req_to_|page_ind|kv_ind") or s.told(r"(block|page)[ _-]table")
+    sure = s.named(r"(block|page)_?tables?$|req_to_")
+    named = sure or s.named(r"page_ind|kv_ind") or s.told(r"(block|page)[ _-]table")
     if len(s.dims) < 2 or not named or s.named("sparse|topk"):  # noqa: PLR2004
         return None
     pool = pool_of(s)
-    return Role("page_table", limit=ast.Name(pool) if pool else None, padded=s.padded) if pool else None
+    return Role("page_table", limit=ast.Name(pool) if pool else None, padded=s.padded) if pool or sure else None
 
 
 def _sparse(s: Subject) -> Role | None:
@@ -86,7 +87,8 @@ def _page_ids(s: Subject) -> Role | None:
 
 
 def _lengths(s: Subject) -> Role | None:
-    if len(s.dims) != 1 or not (s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")):
+    flat = len(s.dims) == 1 or all(ast.unparse(d) in {"1", "beam_width", "one"} for d in s.dims[1:])
+    if not flat or not (s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")):
         return None
     return Role("seq_lens", group=_group(s))
 
@@ -109,14 +111,14 @@ def _positions(s: Subject) -> Role | None:
 
 
 def _tokens(s: Subject) -> Role | None:
-    if not (s.named(r"ids?$|tokens?$|labels?$|targets?$|^indices$|^index$") or s.told("token ind|token id|vocab")):
+    if not (s.named(r"ids?$|tokens?$|labels?$|targets?$") or s.told("token ind|token id|vocab")):
         return None
     vocab = find_axis(s.contract, "vocab")
     return Role("token_ids", limit=vocab) if vocab is not None else None
 
 
 def _top_k(s: Subject) -> Role | None:
-    if not s.named(r"^top_?ks?(_|$)"):
+    if not s.named(r"^top_?ks?$|^top_k_arr|max_top_k"):
         return None
     return Role("top_k", limit=find_axis(s.contract, "vocab"))
 
@@ -128,14 +130,22 @@ def _counts(s: Subject) -> Role | None:
 
 
 def _bytes(s: Subject) -> Role | None:
-    small = canonical(s.spec.dtype) in {"uint8", "int8"}
-    if small and (s.named(r"scales?|_sf$|^sf") or s.told(r"e8m0|scale factor")):
+    scale = s.named(r"scales?$|scale_inv|_sf$|^sf") or s.told(r"^\W*u?e8m0")
+    if canonical(s.spec.dtype) not in {"uint8", "int8"}:
+        return Role("e8m0") if scale and canonical(s.spec.dtype) in {"int32", "uint32"} and len(s.dims) > 1 else None
+    if scale:
         return Role("e8m0")
-    return Role("bytes") if small and len(s.dims) > 1 else None
+    if s.told("scale"):  # rows of 8-bit floats with their scales in float32: bytes that are good as both
+        return Role("fused_bytes")
+    return Role("bytes") if len(s.dims) > 1 else None
 
 
 def _seeds(s: Subject) -> Role | None:
     return Role("seed") if s.named(r"seed|philox|rng") else None
+
+
+def _scratch(s: Subject) -> Role | None:
+    return Role("zeros") if s.named(r"workspace|semaphore|counter$|scratch|barrier|starts?$") else None
 
 
 def _mask(s: Subject) -> Role | None:
@@ -143,8 +153,8 @@ def _mask(s: Subject) -> Role | None:
 
 
 _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    _last_page, _indptr, _table, _bytes, _experts, _sparse, _slot_ids, _batch_ids, _positions, _page_ids, _counts,
-    _lengths, _top_k, _seeds, _tokens, _mask,
+    _scratch, _last_page, _indptr, _table, _bytes, _experts, _sparse, _slot_ids, _batch_ids, _positions, _page_ids,
+    _counts, _lengths, _top_k, _seeds, _tokens, _mask,
 )  # fmt: skip
 
 
@@ -155,7 +165,7 @@ def role_of(contract: Contract, name: str) -> Role:
     """
     spec = contract.definition.inputs[name]
     subject = Subject(contract, name, spec, contract.dims[name] or ())
-    dtype = canonical(spec.dtype)
+    dtype = contract.dtype(name)
     if dtype == "bool":
         return Role("mask")
     if is_packed(dtype) or dtype == "float4_e2m1fn_x2":

@@ -7,7 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError, evaluate_integer
+from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, canonical, is_float
+from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.hints import constant
 from pytest_flashinfer.inputs.sequences import size
 from pytest_flashinfer.inputs.subject import find_axis
@@ -55,7 +57,7 @@ def usual(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | Non
     """
     spec = contract.definition.inputs[name]
     dtype = canonical(spec.dtype)
-    if name in env:
+    if env.get(name) is not None:
         return _cast(env[name], dtype)
     text = _literal(contract, name)
     if dtype in NOT_TENSORS or text is not None:
@@ -170,6 +172,15 @@ def tied_scalars(contract: Contract, env: dict[str, Any]) -> None:
             spec = contract.definition.inputs.get(mine.id) if isinstance(mine, ast.Name) else None
             if spec is None or spec.shape is not None or not isinstance(mine, ast.Name) or constant(other) is not None:
                 continue
-            value = size(other, env)
+            value = _number(other, env)
             if value is not None and mine.id not in contract.sizes:
                 env[mine.id] = value
+
+
+def _number(tree: ast.expr, env: Mapping[str, Any]) -> int | None:
+    """Return the whole number that a tree gives, that of a tensor of one element included."""
+    try:
+        value = run(tree, env)
+    except ConstraintError:
+        return None
+    return whole(value.item() if hasattr(value, "item") and value.numel() == 1 else value)

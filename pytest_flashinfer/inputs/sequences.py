@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -133,10 +134,15 @@ def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
     if name is not None and name in setting.given:
         found.last = [int(n) for n in setting.given[name].tolist()]
     else:
-        query = setting.plan.pointer("q")
-        wanted = setting.size(query.total) if query is not None else 0
-        found.last = _last_pages(setting, split, found.page_size, wanted or 0)
+        found.last = _last_pages(setting, split, found.page_size, _wanted(setting))
     found.kv = [(p - 1) * found.page_size + last if p else 0 for p, last in zip(split, found.last, strict=False)]
+
+
+def _wanted(setting: Setting) -> int:
+    """Return how many keys there have to be: one for each query, and for each row that is appended."""
+    query = setting.plan.pointer("q")
+    rows = [math.prod(setting.shape(name)) for name in setting.plan.of("batch_ids")]
+    return max((setting.size(query.total) or 0) if query else 0, *rows, 0)
 
 
 def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> list[int]:
@@ -198,13 +204,10 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
 
 def capacity(setting: Setting, found: Sequences) -> int:
     """Return how many keys one sequence can have: by its page table, or by the padded axis of the keys."""
-    for name in setting.plan.of("page_table"):
-        return setting.shape(name)[-1] * found.page_size
+    rooms = [setting.shape(name)[-1] * found.page_size for name in setting.plan.of("page_table")]
     for name, role in setting.plan.roles.items():
         trees = setting.contract.dims[name] or ()
-        if role.kind not in {"data", "unit"} or len(trees) <= 2 or setting.size(trees[0]) != found.count:  # noqa: PLR2004
-            continue
-        padded = [n for t in trees[1:3] if "len" in getattr(t, "id", "") and (n := setting.size(t)) is not None]
-        if padded:
-            return max(padded)
-    return _SHORT
+        if role.kind in {"data", "unit"} and setting.size(trees[0] if trees else None) == found.count:
+            padded = [n for t in trees[1:3] if "len" in getattr(t, "id", "") and (n := setting.size(t)) is not None]
+            rooms += [max(padded)] if padded else []
+    return min(rooms, default=_SHORT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.axes import complete
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan, Pointer
 
 _ROUNDS: Final = 6
+_DENSE_Q: Final = re.compile(r"^(q|qo)_?(seq_?)?len$|seq_?len_q|^len_q|^Q$|^q_len|^num_q(ueries)?$")
+_DENSE_KV: Final = re.compile(r"^kv?_?(seq_?)?len$|seq_?len_kv?$|^len_kv?|^KV$|^num_k(v|eys)$")
 
 
 def settle(contract: Contract, plan: Plan, wish: Mapping[str, int], pinned: Collection[str] = ()) -> dict[str, int]:
@@ -45,6 +48,10 @@ def _needs(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[t
         axis = total_axis(pointer)
         if axis and _segments(contract, pointer, env) == 0:
             yield axis, 0
+    for name in plan.of("batch_ids"):
+        rows = (contract.dims[name] or (None,))[0]
+        if isinstance(rows, ast.Name) and plan.pointers and not any(_segments(contract, p, env) for p in plan.pointers):
+            yield rows.id, 0
     yield from _enough_keys(contract, plan, env)
     for name, role in plan.roles.items():
         trees = contract.dims[name] or ()
@@ -87,6 +94,9 @@ def _at_least(limit: ast.expr, count: int, env: Mapping[str, Any]) -> Iterator[t
 
 def _enough_keys(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Keys for every query, and for every row that is appended at a position of its sequence."""
+    dense = [next((n for n in contract.free if pattern.search(n)), None) for pattern in (_DENSE_Q, _DENSE_KV)]
+    if dense[0] and dense[1] and env.get(dense[1], 0) < env.get(dense[0], 0):
+        yield dense[1], env[dense[0]]
     query, keys = plan.pointer("q", "plain"), plan.pointer("kv")
     wanted = size(query.total, env) or 0 if query else 0
     for name in plan.of("batch_ids"):

@@ -28,8 +28,7 @@ def axes_strategy(
     """
     grid = grid_of(definition, listed, max_elements)
     grid.settled(grid.base)
-    choices = {name: grid.candidates(name) for name in grid.contract.free}
-    drawn = {name: _one_size(values) for name, values in choices.items()}
+    drawn = {name: _one_size(values) for name, values in grid.candidates.items()}
     return st.fixed_dictionaries(drawn).map(lambda wish: _fitted(grid, wish))
 
 

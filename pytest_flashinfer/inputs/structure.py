@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs import indices
-from pytest_flashinfer.inputs.dtypes import BYTES, storage_shape, torch_dtype
+from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
+from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
 from pytest_flashinfer.inputs.sequences import Sequences, Setting, draw_sequences
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
     for name in _in_order(setting.plan, names):
         own = replace(setting, rng=Random(f"{setting.seed}/{name}"), given={**setting.given, **tensors})  # noqa: S311
         values = _make(own, name, found, device)
-        dtype = torch_dtype(setting.contract.definition.inputs[name].dtype)
-        plain = torch.uint8 if dtype in BYTES else dtype
-        tensors[name] = values.to(device=device, dtype=plain).contiguous().view(dtype)
+        dtype = torch_dtype(setting.contract.dtype(name))
+        tensors[name] = values if values.dtype == dtype else values.to(device=device, dtype=dtype)
+        tensors[name] = tensors[name].to(device).contiguous()
     return tensors
 
 
@@ -135,7 +136,8 @@ def _batch_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
         for row in setting.rng.sample(pairs, count):
             lengths[row] += 1
     if lengths is None:
-        limit = max(1, found.count or _outer(setting, name))
+        table = next((setting.shape(n)[0] for n in setting.plan.of("page_table")), 0)
+        limit = max(1, table or found.count or _outer(setting, name))
         return torch.tensor(sorted(setting.rng.randrange(limit) for _ in range(count)), dtype=torch.int64)
     repeats = torch.tensor(lengths, dtype=torch.int64)
     return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
@@ -185,14 +187,12 @@ def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torc
         options = (1, 2, 5, 40, max(1, top // 2), top)
         picks = [min(top, setting.rng.choice(options)) for _ in range(math.prod(shape))]
         return torch.tensor(picks, dtype=torch.int64).view(shape)
+    if kind == "zeros":
+        return torch.zeros(shape, dtype=torch.uint8, device=device)
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
-    if kind == "bytes":
-        shape = storage_shape(shape, setting.contract.definition.inputs[name].dtype)
-        signed = torch_dtype(setting.contract.definition.inputs[name].dtype) is torch.int8
-        low, high = (-128, 128) if signed else (0, 256)
-        return torch.randint(low, high, shape, generator=generator, device=device, dtype=torch.int16)
-    if kind == "e8m0":
-        return torch.randint(122, 129, shape, generator=generator, device=device, dtype=torch.uint8)
+    if kind in BYTE_KINDS:
+        dtype = setting.contract.dtype(name)
+        return content_bytes(kind, storage_shape(shape, dtype), torch_dtype(dtype), generator)
     if kind == "seed":
         return torch.randint(1 << 31, shape, generator=generator, device=device)
     return indices.uniform_ids(setting, name, limit, device)

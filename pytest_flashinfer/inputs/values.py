@@ -170,7 +170,13 @@ def _rotary(part: str) -> Callable[[torch.Tensor, torch.Generator], None]:
     return fill
 
 
+def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
+    del generator
+    x.zero_()
+
+
 _RANGED: Final = {
+    "zeros": _zero,
     "unit_weight": _near(1, 0.1),
     "bias": _near(0, 0.2),
     "scale": _power(-1, 1),

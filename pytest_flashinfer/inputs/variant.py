@@ -9,6 +9,7 @@ import torch
 
 from pytest_flashinfer.inputs import layout
 from pytest_flashinfer.inputs.axes import shape_of
+from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.families import SPECIAL
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan
 
 KINDS: tuple[str, ...] = ("fresh", "same_ends", "permuted")
-_CONTENT: tuple[str, ...] = ("bytes", "e8m0")  # integers that are values, not indices
 _TRIES = 16
 
 
@@ -49,8 +49,9 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
         role = plan.roles.get(name)
         if name in keep or role is None or not isinstance(old, torch.Tensor) or not old.dim() or not old.numel():
             continue
-        if role.kind in _CONTENT or is_float(definition.inputs[name].dtype):
-            new = _permuted(old, f"{seed}/{name}") if kind == "permuted" else _drawn(contract, plan, name, old, recipe, seed)
+        if role.kind in BYTE_KINDS or (is_float(contract.dtype(name)) and role.kind != "zeros"):
+            permuted = kind == "permuted"
+            new = _permuted(old, f"{seed}/{name}") if permuted else _drawn(contract, plan, name, old, recipe, seed)
             changed[name] = layout.like(old, new)
     if kind != "permuted":
         poison(plan, {name: value for name, value in changed.items() if name not in keep}, recipe.structure)
@@ -65,10 +66,8 @@ def _drawn(  # noqa: PLR0913, PLR0917 - one tensor in all its parts
     contract: Contract, plan: Plan, name: str, old: torch.Tensor, recipe: Recipe, seed: int
 ) -> torch.Tensor:
     source, role = Source(seed, old.device), plan.roles[name]
-    if role.kind in _CONTENT:
-        low, high = (122, 129) if role.kind == "e8m0" else (0, 256)
-        content = torch.randint(low, high, old.shape, generator=source.own(name), device=old.device, dtype=torch.int16)
-        return content.to(torch.uint8).view(old.dtype)
+    if role.kind in BYTE_KINDS:
+        return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name))
     sizes = dict(contract.constants)
     for other, dims in contract.definition.inputs.items():
         if other == name and dims.shape:

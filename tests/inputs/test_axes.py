@@ -1,0 +1,160 @@
+"""Sizes: solved, checked, completed, and said to be impossible in one line that helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_flashinfer.data.model import Axis
+from pytest_flashinfer.inputs.axes import complete, output_shapes, solve_axes
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.edges import edge_cases
+from pytest_flashinfer.inputs.errors import AxisConflict, Unsatisfiable
+from pytest_flashinfer.inputs.facts import read
+from pytest_flashinfer.inputs.grid import grid_of
+from tests.inputs.contracts import DENSE, MLA_PREFILL, PACKED, RAGGED, axes, define, tensor
+
+
+def sizes(*constraints: str, **given: int | None):
+    return define("d", axes(**given), {f"x_{n}": tensor(n) for n in given}, {"y": tensor(None)}, "", *constraints)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "given", "name", "value"),
+    [
+        ("len_indptr == b + 1", {"b": 4}, "len_indptr", 5),
+        ("len_indptr == b + 1", {"len_indptr": 5}, "b", 4),
+        ("hidden == 2 * half", {"hidden": 10}, "half", 5),
+        ("packed == k // 2", {"k": 9}, "packed", 4),
+        ("packed == k // 2", {"packed": 4}, "k", 8),
+        ("p * heads == 56", {"p": 7}, "heads", 8),
+        ("padded == (m + 127) // 128 * 128", {"m": 129}, "padded", 256),
+        ("rows - 3 == n", {"n": 2}, "rows", 5),
+    ],
+)
+def test_one_unknown_is_found_whatever_side_it_stands_on(constraint, given, name, value):
+    names = contract_of(sizes(constraint)).sizes
+    definition = sizes(constraint, **dict.fromkeys(names))
+    assert solve_axes(definition, given)[name] == value
+
+
+def test_equations_are_followed_to_the_end():
+    definition = sizes("b == 2 * a", "c == b + 1", "d == c * a", a=None, b=None, c=None, d=None)
+    assert solve_axes(definition, {"d": 21, "c": 7}) == {"a": 3, "b": 6, "c": 7, "d": 21}
+
+
+def test_an_axis_given_by_an_expression_follows():
+    known = {"h": Axis("const", 8), "n": Axis("var"), "both": Axis("expr", expression="n * h // 2")}
+    definition = define("e", known, {"x": tensor("n both")}, {"y": tensor("both")}, "")
+    assert solve_axes(definition, {"n": 3})["both"] == 12
+    assert contract_of(definition).free == ("n",)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "found"),
+    [
+        ("batch_size batch_size_plus_1", {"batch_size": 3}, {"batch_size_plus_1": 4}),
+        ("num_seqs len_cu_seqlens", {"num_seqs": 3}, {"len_cu_seqlens": 4}),
+        ("batch_size len_indptr", {"len_indptr": 4}, {"batch_size": 3}),
+        ("k k_div_128", {"k": 300}, {"k_div_128": 3}),
+        ("n one", {"n": 3}, {"one": 1}),
+    ],
+)
+def test_conventions_hold_where_no_constraint_speaks(names, given, found):
+    definition = sizes(**dict.fromkeys(names.split()))
+    assert found.items() <= solve_axes(definition, given).items()
+
+
+def test_a_convention_gives_way_to_what_a_workload_says():
+    definition = sizes(batch_size=None, len_indptr=None)
+    assert solve_axes(definition, {"batch_size": 3, "len_indptr": 9}) == {"batch_size": 3, "len_indptr": 9}
+
+
+def test_an_axis_that_only_a_shape_names_is_found():
+    given = {"total_q": 5, "num_pages": 9, "len_indptr": 4, "num_kv_indices": 6}
+    assert solve_axes(MLA_PREFILL, given)["batch_size"] == 3
+
+
+def test_a_workload_that_violates_a_constraint_is_told_both_values():
+    with pytest.raises(AxisConflict) as caught:
+        solve_axes(RAGGED, {"n": 4, "len_indptr": 6, "total": 3})
+    assert caught.value.constraint == "len_indptr == n + 1"
+    assert "len_indptr is 6" in str(caught.value)
+    assert "n + 1 is 5" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [{"n": -1}, {"h": 7, "n": 1}])
+def test_impossible_sizes_are_conflicts(given):
+    with pytest.raises(AxisConflict):
+        solve_axes(RAGGED, {"total": 0, **given})
+
+
+def test_a_missing_size_is_named():
+    with pytest.raises(Unsatisfiable, match="nothing decides axis `total`"):
+        solve_axes(RAGGED, {"n": 4})
+
+
+def test_nothing_can_satisfy_it_and_the_message_says_which_hook_would_help():
+    definition = sizes("n * n == 2", n=None)
+    with pytest.raises(Unsatisfiable, match=r"`n \* n == 2`.*`inputs` fixture in a conftest") as caught:
+        edge_cases(definition)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "wish", "expected"),
+    [
+        (["n % g == 0"], {"n": 13, "g": 4}, {"n": 16}),
+        (["n in (16, 32)"], {"n": 20}, {"n": 32}),
+        (["topk <= pages * 4"], {"topk": 30, "pages": 2}, {"pages": 8}),
+        (["1 <= a // b <= 4"], {"a": 3, "b": 5}, {"a": 5}),
+        (["n >= 2 or m == 0"], {"n": 1, "m": 3}, {"n": 2}),
+        (["m == 2 * n", "m % 8 == 0"], {"n": 5}, {"n": 8, "m": 16}),
+    ],
+)
+def test_inequalities_raise_a_free_axis(constraints, wish, expected):
+    contract = contract_of(sizes(*constraints, **dict.fromkeys(contract_of(sizes(*constraints)).sizes)))
+    found = complete(contract, wish)
+    assert expected.items() <= found.items()
+
+
+def test_shapes_of_tensors_in_constraints_need_no_data():
+    reading = read(("x.shape[1] == 2 * y", "len(x) == n", "x.size(0) == n"), {"x": ("n", "m")})
+    assert not reading.data
+    assert [sorted(rule.names) for rule in reading.axis] == [["m", "y"]]  # n == n says nothing
+
+
+def test_an_optional_tensor_counts_as_present():
+    reading = read(("bits is None or words == (n + 31) // 32",), {"bits": ("words",)})
+    assert reading.axis[0].left is not None
+
+
+def test_what_nobody_can_parse_is_kept_apart():
+    reading = read(("a ==", "rows come in order, always", "open('x')"), {})
+    assert reading.prose == ("rows come in order, always",)
+    assert len(reading.broken) == 2
+
+
+def test_output_shapes_follow_from_the_axes():
+    assert output_shapes(PACKED, {"m": 3, "n": 8, "k": 32, "k_blocks": 1}) == {"c": (3, 8), "again": (3, 16)}
+
+
+def test_an_axis_only_outputs_use_is_bound_by_the_result():
+    definition = define("nonzero", axes(n=None, hits=None), {"x": tensor("n")}, {"y": tensor("hits n")}, "")
+    found = solve_axes(definition, {"n": 4})
+    assert found == {"n": 4}
+    assert output_shapes(definition, found) == {"y": (None, 4)}
+    assert "hits" not in contract_of(definition).free
+
+
+def test_entries_of_shapes_may_be_arithmetic():
+    definition = define("half", axes(n=None, h=8), {"x": tensor("n")}, {"y": tensor(None)}, "")
+    definition.inputs["x"] = type(definition.inputs["x"])(("n", "h / 2"), "uint8")
+    assert grid_of(definition).elements({"n": 3, "h": 8}) == 3 * 4 + 1
+
+
+def test_queries_get_as_many_keys_where_both_are_free():
+    definition = define("d", axes(qo_len=None, kv_len=None), {"q": tensor("qo_len"), "k": tensor("kv_len")},
+                        {"y": tensor("qo_len")}, "")  # fmt: skip
+    assert grid_of(definition).settled({"qo_len": 9, "kv_len": 2})["kv_len"] == 9
+    assert solve_axes(DENSE, {"B": 1, "Q": 2, "KV": 3, "H_qo": 4})["H_kv"] == 2

@@ -1,0 +1,191 @@
+"""What is tried, in which order, and how a failing case becomes a small one."""
+
+from __future__ import annotations
+
+import json
+
+import hypothesis
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.shrink import simpler
+from pytest_flashinfer.inputs.strategies import (
+    axes_strategy,
+    below_strategy,
+    case_strategy,
+    edge_cases,
+    recipe_strategy,
+)
+from pytest_flashinfer.inputs.variant import KINDS, variant
+from tests.inputs.contracts import ALL, DELTA, PAGED_DECODE, QUANTISED, RAGGED, ROUTED, SAMPLING, STEP, TABLE
+
+LISTED = [{"n": 4, "total": 32}, {"n": 8, "total": 200}]
+
+
+def test_edges_are_the_same_every_time_small_first_and_distinct():
+    one, two = edge_cases(RAGGED, LISTED), edge_cases(RAGGED, LISTED)
+    assert one == two
+    keys = [(tuple(axes.items()), json.dumps(recipe.to_json())) for axes, recipe in one]
+    assert len(set(keys)) == len(keys)
+    elements = [grid_of(RAGGED).elements(axes) for axes, _ in one]
+    assert max(elements[:10]) < 1000 < max(elements)
+
+
+def test_edges_reach_what_kernels_get_wrong():
+    cases = [(axes, recipe, make_inputs(RAGGED, axes, recipe)["indptr"].diff()) for axes, recipe in edge_cases(RAGGED)]
+    assert {0, 1, 2, 3, 9, 17, 33, 129, 257} <= {axes["n"] for axes, _, _ in cases}
+    assert any(axes["n"] == 0 == axes["total"] for axes, _, _ in cases)
+    assert any(axes["n"] > 0 == axes["total"] for axes, _, _ in cases)
+    assert any(lengths.max() > 64 for axes, _, lengths in cases if axes["n"])
+    assert any(0 in lengths.tolist() and 1 in lengths.tolist() for _, _, lengths in cases)
+    paged = edge_cases(PAGED_DECODE)
+    assert max(axes["pages"] for axes, _ in paged) > 155
+    assert any(make_inputs(PAGED_DECODE, *case)["kv_indptr"].diff().max() >= 17 for case in paged if case[0]["batch"])
+
+
+def test_every_structure_family_scalar_and_optional_input_is_among_the_edges():
+    for definition in (PAGED_DECODE, DELTA, ROUTED):
+        grid, recipes = grid_of(definition), [recipe for _, recipe in edge_cases(definition)]
+        assert {recipe.structure for recipe in recipes} == set(grid.structures)
+        assert {recipe.family for recipe in recipes} == set(grid.families)
+        assert {name for recipe in recipes for name in recipe.scalars} == set(grid.scalars)
+        assert {name for recipe in recipes for name in recipe.absent} == set(grid.optional)
+
+
+def test_sizes_past_the_listed_ones_are_tried():
+    assert any(axes["total"] == 201 for axes, _ in edge_cases(RAGGED, LISTED))
+    assert {32, 200, 201} <= set(grid_of(RAGGED, LISTED).candidates["total"])
+
+
+def test_a_strided_layout_is_tried_when_it_is_asked_for():
+    layouts = [recipe.layout for _, recipe in edge_cases(STEP, layouts=("contiguous", "strided"))]
+    assert layouts.index("strided") < 5
+    assert {recipe.layout for _, recipe in edge_cases(STEP)} == {"contiguous"}
+
+
+@pytest.mark.parametrize("definition", [RAGGED, PAGED_DECODE, TABLE], ids=lambda d: d.name)
+def test_draws_stay_within_the_budget(definition):
+    grid = grid_of(definition, (), 3000)
+
+    @settings(max_examples=60, deadline=None, database=None)
+    @given(axes_strategy(definition, (), 3000))
+    def within(axes):
+        assert grid.elements(axes) <= grid.budget
+
+    within()
+
+
+def test_memory_that_is_short_still_leaves_structures():
+    tight = edge_cases(PAGED_DECODE, max_elements=1500)
+    assert {recipe.structure for _, recipe in tight} == set(grid_of(PAGED_DECODE).structures)
+
+
+def test_hypothesis_shrinks_to_small_plain_cases():
+    axes, recipe = hypothesis.find(
+        case_strategy(RAGGED), lambda case: case[0]["total"] > 6, settings=settings(database=None, deadline=None)
+    )
+    assert axes["total"] == 7
+    assert (recipe.family, recipe.structure, recipe.seed) == ("normal", "mixed", 0)
+
+
+def fails(case) -> bool:
+    """A kernel that handles at most 20 rows a segment."""
+    lengths = make_inputs(RAGGED, *case)["indptr"].diff()
+    return bool(len(lengths)) and int(lengths.max()) > 20
+
+
+def test_greedy_shrinking_ends_at_the_smallest_case():
+    case = ({"n": 33, "total": 155, "len_indptr": 34, "h": 8}, Recipe(4, "large", "one_long", scalars={}))
+    assert fails(case)
+    for _ in range(100):
+        smaller = next((each for each in simpler(RAGGED, *case) if fails(each)), None)
+        if smaller is None:
+            break
+        case = smaller
+    assert case[0]["total"] == 21
+    assert case[0]["n"] == 1
+    assert case[1].family == "normal"
+
+
+def test_shrinking_below_a_case_keeps_most_of_it():
+    case = ({"n": 5, "total": 90, "len_indptr": 6, "h": 8}, Recipe(4, structure="one_long"))
+    kept = []
+
+    @settings(max_examples=50, deadline=None, database=None)
+    @given(below_strategy(RAGGED, case))
+    def below(drawn):
+        kept.append(drawn == case)
+        assert drawn[0]["total"] <= 90
+        assert drawn[0]["n"] <= 5
+
+    below()
+    assert sum(kept) > 5
+
+
+@given(recipe_strategy(PAGED_DECODE, layouts=("contiguous", "strided")))
+def test_recipes_survive_json(recipe):
+    assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+@pytest.mark.parametrize(
+    "record", [{}, {"seed": "1"}, {"seed": True}, {"seed": 1, "layout": "odd"}, {"seed": 1, "absent": "x"},
+               {"seed": 1, "x": 2}, {"seed": 1, "family": 3}, {"seed": 1, "scalars": []}]
+)  # fmt: skip
+def test_a_broken_recipe_is_refused(record):
+    with pytest.raises(ValueError, match="recipe"):
+        Recipe.from_json(record)
+
+
+@pytest.mark.parametrize("definition", [PAGED_DECODE, QUANTISED, SAMPLING, DELTA], ids=lambda d: d.name)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", ["contiguous", "strided"])
+def test_variants_change_contents_and_nothing_else(definition, kind, layout):
+    axes, _ = edge_cases(definition)[0]
+    before = make_inputs(definition, axes, Recipe(1, layout=layout))
+    copy = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in before.items()}
+    after = variant(before, definition, kind, torch.Generator().manual_seed(3))
+    assert list(after) == list(before)
+    for name, value in before.items():
+        if not isinstance(value, torch.Tensor):
+            assert after[name] == value
+            continue
+        assert torch.equal(value.float(), copy[name].float()), "the old inputs stay"
+        assert after[name].stride() == value.stride()
+        assert after[name].dtype == value.dtype
+        moved = int((after[name].float() != value.float()).sum())
+        if not value.is_floating_point():
+            assert moved == 0
+        elif kind == "permuted" and value.dim() > 1:
+            assert moved == 2
+        elif value.numel() > 3:
+            assert moved > value.numel() // 3
+        flat = value.float().flatten(), after[name].float().flatten()
+        if kind == "same_ends":
+            for place in (0, len(flat[0]) // 2, len(flat[0]) - 1):
+                assert flat[0][place] == flat[1][place]
+
+
+def test_variants_keep_stale_slots_poisoned_and_what_they_are_told_to_keep():
+    axes, _ = edge_cases(PAGED_DECODE)[0]
+    recipe = Recipe(1, structure="stale_nan")
+    before = make_inputs(PAGED_DECODE, axes, recipe)
+    after = variant(before, PAGED_DECODE, "fresh", torch.Generator().manual_seed(0), recipe=recipe, keep=("q",))
+    assert torch.equal(before["k_cache"].isnan(), after["k_cache"].isnan())
+    assert after["q"] is before["q"]
+    with pytest.raises(ValueError, match="odd"):
+        variant(before, PAGED_DECODE, "odd", torch.Generator())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(ALL), st.integers(0, 1000))
+def test_every_simpler_case_is_valid_and_simpler(definition, seed):
+    edges = edge_cases(definition, max_elements=1 << 11)
+    case = edges[seed % len(edges)]
+    for axes, recipe in list(simpler(definition, *case))[:12]:
+        make_inputs(definition, axes, recipe)
+        assert (axes, recipe) != case

@@ -1,0 +1,198 @@
+"""Index tensors: partitions, pages, tables and slots that are valid, and as awkward as validity allows."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_flashinfer.data.model import InputSpec, Workload
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.errors import AxisConflict, Unsatisfiable
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.partition import partition
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.stale import live_slots
+from pytest_flashinfer.inputs.structure import structures
+from tests.inputs.contracts import (
+    MLA_PREFILL,
+    PAGED_DECODE,
+    RAGGED,
+    RAGGED_PREFILL,
+    ROUTED,
+    SLOTS,
+    SPARSE,
+    TABLE,
+    axes,
+    define,
+    tensor,
+)
+
+VARIANTS = ("mixed", "uniform", "single", "one_long", "empty")
+DECODE = {"batch": 6, "pages": 40, "num_kv_indices": 20, "len_indptr": 7}
+
+
+@given(st.integers(0, 300), st.integers(1, 40), st.sampled_from(VARIANTS), st.integers(0, 99))
+def test_partitions_sum_to_their_total(total, count, variant, seed):
+    lengths = partition(total, count, variant, Random(seed))
+    assert len(lengths) == count
+    assert sum(lengths) == total
+    assert min(lengths) >= 0
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.sampled_from(VARIANTS), st.integers(0, 99), st.data())
+def test_caps_hold_wherever_their_sum_allows(caps, variant, seed, data):
+    total = data.draw(st.integers(0, sum(caps)))
+    lengths = partition(total, len(caps), variant, Random(seed), caps)
+    assert sum(lengths) == total
+    assert all(length <= cap for length, cap in zip(lengths, caps, strict=True))
+
+
+def test_mixed_segments_have_empty_single_and_long_ones():
+    seen = [partition(40, 8, "mixed", Random(seed)) for seed in range(20)]
+    assert all(0 in lengths and 1 in lengths and max(lengths) > 5 for lengths in seen)
+
+
+def test_each_variant_is_what_it_is_called():
+    rng = Random(0)
+    assert partition(7, 3, "uniform", rng) == [3, 2, 2]
+    assert sorted(partition(7, 3, "one_long", rng)) == [0, 0, 7]
+    assert sorted(partition(7, 3, "single", rng)) == [1, 1, 5]
+    assert partition(9, 6, "empty", rng).count(0) >= 4
+
+
+def test_the_total_of_a_workload_is_kept_and_the_partition_drawn():
+    inputs = make_inputs(RAGGED, {"n": 5, "total": 23, "len_indptr": 6, "h": 8}, Recipe(1))
+    assert inputs["indptr"].dtype is torch.int32
+    assert inputs["indptr"][-1] == 23 == len(inputs["x"])
+
+
+def test_pages_are_distinct_unsorted_and_below_the_pool():
+    ids = make_inputs(PAGED_DECODE, DECODE, Recipe(3))["kv_indices"]
+    assert len(set(ids.tolist())) == 20
+    assert ids.max() < 40
+    assert ids.tolist() != sorted(ids.tolist())
+
+
+def test_last_pages_are_full_partial_and_single_and_zero_for_an_empty_sequence():
+    inputs = make_inputs(PAGED_DECODE, {**DECODE, "batch": 12, "len_indptr": 13}, Recipe(3))
+    lengths, last = inputs["kv_indptr"].diff(), inputs["kv_last_page_len"]
+    assert {1, 4} <= set(last.tolist())
+    assert torch.equal(lengths == 0, last == 0)
+    full = make_inputs(PAGED_DECODE, DECODE, Recipe(3, structure="full_last_page"))
+    assert set(full["kv_last_page_len"].tolist()) <= {0, 4}
+
+
+def test_a_contract_may_give_empty_sequences_a_last_page_too():
+    strict = define("strict", PAGED_DECODE.axes, PAGED_DECODE.inputs, PAGED_DECODE.outputs, "",
+                    *PAGED_DECODE.constraints, "int(kv_last_page_len.min()) >= 1")  # fmt: skip
+    assert make_inputs(strict, DECODE, Recipe(3, structure="empty"))["kv_last_page_len"].min() == 1
+
+
+def test_sequences_share_pages_only_where_the_description_allows_it():
+    shared = define("shared", PAGED_DECODE.axes, PAGED_DECODE.inputs, PAGED_DECODE.outputs, "",
+                    *PAGED_DECODE.constraints, description="Pages may be shared between sequences.")  # fmt: skip
+    names = [structures(contract_of(d), plan_of(contract_of(d))) for d in (shared, PAGED_DECODE)]
+    assert "shared" in names[0]
+    assert "shared" not in names[1]
+    ids = [make_inputs(shared, DECODE, Recipe(seed, structure="shared"))["kv_indices"] for seed in range(5)]
+    assert any(len(set(each.tolist())) < 20 for each in ids)
+
+
+def test_what_no_sequence_reads_shows_when_it_is_read():
+    contract = contract_of(PAGED_DECODE)
+    inputs = make_inputs(PAGED_DECODE, DECODE, Recipe(3, structure="stale_nan"))
+    live = live_slots(plan_of(contract), inputs, 40, 4)
+    assert live is not None
+    assert not live.all()
+    for name in ("k_cache", "v_cache"):
+        assert torch.equal(inputs[name].isnan().all((2, 3)), ~live)
+    big = make_inputs(PAGED_DECODE, DECODE, Recipe(3, structure="stale_big"))["k_cache"]
+    assert big.isfinite().all()
+    assert (big[~live] > 1000).all()
+
+
+def test_queries_never_outnumber_keys():
+    sizes = {"total_q": 30, "num_pages": 20, "len_indptr": 6, "num_kv_indices": 9}
+    for structure in ("mixed", "uniform", "one_long", "q_equals_kv"):
+        inputs = make_inputs(MLA_PREFILL, sizes, Recipe(2, structure=structure))
+        pages, last = inputs["kv_indptr"].diff(), inputs["kv_last_page_len"]
+        keys = (pages - 1).clamp(min=0) * 4 + last
+        assert (inputs["qo_indptr"].diff() <= keys).all()
+        assert inputs["qo_indptr"][-1] == 30
+
+
+def test_a_listed_workload_with_more_queries_than_keys_still_gets_inputs():
+    inputs = make_inputs(RAGGED_PREFILL, {"total_q": 9, "total_kv": 4, "len_indptr": 3}, Recipe(0))
+    assert inputs["qo_indptr"].tolist()[-1] == 9
+
+
+def test_tables_hold_distinct_blocks_and_then_padding():
+    sizes = {"batch_size": 5, "num_blocks": 40, "max_blocks": 6}
+    inputs = make_inputs(TABLE, sizes, Recipe(4))
+    used = inputs["block_table"][inputs["block_table"] >= 0]
+    assert len(used.unique()) == len(used)
+    assert ((inputs["block_table"] >= 0).sum(1) == -(-inputs["seq_lens"] // 4)).all()
+
+
+def test_experts_differ_within_a_row_and_loads_are_uneven():
+    sizes = {"num_tokens": 64}
+    ids = make_inputs(ROUTED, sizes, Recipe(0))["topk_ids"]
+    assert (ids[:, 0] != ids[:, 1]).all()
+    load = ids.flatten().bincount(minlength=6)
+    assert load.max() > 2 * load.min()
+    one = make_inputs(ROUTED, sizes, Recipe(0, structure="one_long"))["topk_ids"]
+    assert len(one.unique()) == 2
+
+
+def test_slots_are_distinct_and_sometimes_skipped():
+    drawn = [make_inputs(SLOTS, {"batch_size": 6, "pool_size": 9}, Recipe(seed))["state_indices"] for seed in range(8)]
+    assert any((ids == -1).any() for ids in drawn)
+    for ids in drawn:
+        live = ids[ids >= 0]
+        assert len(live.unique()) == len(live)
+        assert ids.max() < 9
+
+
+def test_sparse_rows_end_in_minus_one():
+    ids = make_inputs(SPARSE, {"num_tokens": 9, "num_pages": 3}, Recipe(1))["sparse_indices"]
+    lengths = (ids >= 0).sum(1)
+    assert {1, 6} <= set(lengths.tolist())
+    assert ids.max() < 12
+
+
+def test_indices_without_anything_to_point_at_are_a_conflict_and_no_crash():
+    listed = Workload("w", {}, {name: InputSpec("random") for name in PAGED_DECODE.inputs})
+    with pytest.raises(AxisConflict, match=r"kv_indices.*2 page indices against 0 pages") as caught:
+        make_inputs(PAGED_DECODE, {**DECODE, "pages": 0, "num_kv_indices": 2}, Recipe(0), workload=listed)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_total_without_segments_is_a_conflict():
+    with pytest.raises(AxisConflict, match="no segments"):
+        make_inputs(RAGGED, {"n": 0, "total": 3, "len_indptr": 1, "h": 8}, Recipe(0))
+
+
+def test_a_constraint_on_data_that_no_rule_understands_is_named():
+    odd = define("odd", axes(n=None), {"x": tensor("n", "int32")}, {"y": tensor("n")}, "", "int(x.sum()) == 12345678")
+    with pytest.raises(Unsatisfiable, match=r"x.sum\(\)"):
+        make_inputs(odd, {"n": 3}, Recipe(0))
+
+
+def test_bounds_in_constraints_bound_the_data():
+    bounded = define("bounded", axes(n=None, top=7), {"x": tensor("n", "int32")}, {"y": tensor("n")}, "",
+                     "int(x.min()) >= 3 and int(x.max()) < top")  # fmt: skip
+    drawn = make_inputs(bounded, {"n": 200}, Recipe(0))["x"]
+    assert set(drawn.tolist()) == {3, 4, 5, 6}
+
+
+def test_a_scalar_that_bounds_the_data_follows_from_it():
+    inputs = {"x": tensor("total"), "indptr": tensor("len_indptr", "int32"), "max_len": tensor(None, "int32")}
+    rules = ("total == indptr[-1].item()", "max(indptr[1:] - indptr[:-1]) <= max_len")
+    tied = define("tied", axes(total=None, len_indptr=None), inputs, {"y": tensor("total")}, "", *rules)
+    inputs = make_inputs(tied, {"total": 20, "len_indptr": 4}, Recipe(5))
+    assert inputs["max_len"] == int(inputs["indptr"].diff().max())

@@ -1,0 +1,222 @@
+"""Values: families, ranges that give inputs their meaning, dtypes, strides, optional inputs and scalars."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from pytest_flashinfer.data.model import InputSpec, Workload
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
+from pytest_flashinfer.inputs.errors import BadData, UnknownDtype
+from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL, fill
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.layout import ordered, strided
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.values import family_names
+from tests.inputs.contracts import (
+    DELTA,
+    DENSE,
+    PACKED,
+    PAGED_DECODE,
+    QUANTISED,
+    ROPE,
+    SAMPLING,
+    STEP,
+    axes,
+    define,
+    tensor,
+)
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+SOFTMAX = define("softmax", axes(n=None, v=33), {"logits": tensor("n v"), "temperature": tensor(None)},
+                 {"p": tensor("n v")}, "", description="A row of all -inf gives NaN; NaN spreads over its row.")  # fmt: skip
+
+
+def filled(family: str, dtype: torch.dtype = torch.float32, shape: tuple[int, ...] = (32, 48)) -> torch.Tensor:
+    x = torch.empty(shape, dtype=dtype)
+    fill(x, family, torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
+    return x
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_are_finite_unless_they_say_otherwise(family, dtype):
+    x = filled(family, dtype).float()
+    special = family in SPECIAL and dtype.itemsize > 1
+    assert bool(x.isfinite().all()) != special
+
+
+def test_families_are_what_they_are_called():
+    assert filled("large", torch.float16).abs().max() > 256  # its square overflows
+    assert filled("huge").abs().max() > 65504
+    assert 0 < filled("tiny").abs().mean() < 0.01
+    assert (filled("zero_rows")[0] == 0).all()
+    assert filled("negative").max() < 0
+    assert filled("positive").min() > 0
+    assert len(filled("ties").unique()) == 3
+    assert (filled("constant_rows").std(1) == 0).all()
+    assert (filled("sparse") == 0).float().mean() > 0.8
+    assert torch.equal(filled("small_ints"), filled("small_ints").round())
+    assert filled("peaks")[0].argmax() == 47
+    assert (filled("neginf")[0] == -math.inf).all()
+    assert filled("nan").isnan().any(1)[0]
+    assert filled("offset").mean(1).min() > 8 * filled("offset").std(1).max()
+    row = filled("big_row").abs().amax(1)
+    assert row.max() > 1000 * row.median()
+
+
+def test_close_values_differ_but_tie_in_half_precision():
+    x = filled("close", shape=(1, 16))
+    assert len(x.unique()) == 16
+    assert len(x.half().unique()) < 8
+
+
+def test_rows_that_stand_out_are_the_same_in_all_tensors():
+    pair = define("add", axes(n=None, h=8), {"x": tensor("n h"), "residual": tensor("n h")}, {"y": tensor("n h")}, "")
+    inputs = make_inputs(pair, {"n": 20}, Recipe(0, family="zero_rows"))
+    zero = [(inputs[name] == 0).all(1) for name in ("x", "residual")]
+    assert zero[0].any()
+    assert torch.equal(*zero)
+    assert not torch.equal(inputs["x"], inputs["residual"])
+
+
+def test_values_that_are_not_finite_only_where_the_contract_speaks_of_them():
+    offered = [set(family_names(contract_of(d), plan_of(contract_of(d)))) & SPECIAL for d in (SOFTMAX, STEP)]
+    assert offered == [{"nan", "neginf"}, set()]
+
+
+def test_probabilities_stay_probabilities_in_every_family():
+    for family in grid_of(SAMPLING).families:
+        p = make_inputs(SAMPLING, {"batch": 6}, Recipe(0, family=family))["probs"]
+        assert torch.allclose(p.sum(1), torch.ones(6), atol=1e-5)
+        assert (p >= 0).all()
+    assert make_inputs(SAMPLING, {"batch": 6}, Recipe(0, family="peaks"))["probs"].max() > 0.99
+
+
+def test_keys_of_delta_rules_have_unit_norm():
+    inputs = make_inputs(DELTA, {"total": 9, "num_seqs": 2, "len_cu_seqlens": 3}, Recipe(0, family="large"))
+    assert torch.allclose(inputs["k"].float().norm(dim=-1), torch.ones(9, 2), atol=0.02)
+
+
+def test_scales_are_positive_and_weights_keep_sums_near_one():
+    inputs = make_inputs(QUANTISED, {"m": 7}, Recipe(0))
+    assert (inputs["a_scale"] > 0).all()
+    assert (inputs["b_scale"] > 0).all()
+    assert inputs["b_scale"].max() < 0.3  # 2 / sqrt(64): products of 64 terms sum to about 1
+    assert inputs["a"].dtype is torch.float8_e4m3fn
+
+
+def test_packed_types_take_half_the_last_axis():
+    inputs = make_inputs(PACKED, {"m": 5}, Recipe(0))
+    assert inputs["a"].shape == (5, 16)
+    assert inputs["a"].dtype is torch.uint8
+    assert inputs["a_scale"].view(torch.uint8).min() >= 122
+    assert storage_shape((4, 6), "int4") == (4, 3)
+    with pytest.raises(ValueError, match="packs two"):
+        storage_shape((4, 5), "float4_e2m1")
+
+
+def test_dtypes_of_all_dialects_have_a_torch_dtype():
+    assert torch_dtype("bf16") is torch.bfloat16
+    assert torch_dtype("fp8_e4m3") is torch.float8_e4m3fn
+    with pytest.raises(UnknownDtype, match="string"):
+        torch_dtype("string")
+
+
+def test_a_declared_order_of_axes_is_real():
+    q = make_inputs(DENSE, {"B": 2, "Q": 3, "KV": 4, "H_qo": 4, "H_kv": 2}, Recipe(0))["q"]
+    assert q.shape == (2, 3, 4, 8)
+    assert q.stride() == (96, 8, 24, 1)
+    with pytest.raises(ValueError, match="permutation"):
+        ordered(q, (0, 0, 1, 2))
+
+
+def test_strided_rows_have_gaps_that_show():
+    x = torch.randn(4, 6, 2)
+    part = strided(x)
+    assert torch.equal(part, x)
+    assert part.stride() == (28, 2, 1)
+    whole = part.as_strided((4, 28), (28, 1))
+    assert whole[:3, 12:].isnan().all()
+    inputs = make_inputs(PAGED_DECODE, {"batch": 3, "pages": 5, "num_kv_indices": 4, "len_indptr": 4},
+                         Recipe(0, layout="strided"))  # fmt: skip
+    assert not inputs["q"].is_contiguous()
+    assert inputs["kv_indices"].is_contiguous()
+
+
+def test_the_same_recipe_gives_the_same_bits_and_the_global_generator_stays():
+    state = torch.get_rng_state()
+    one, two = (make_inputs(SAMPLING, {"batch": 4}, Recipe(7)) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    other = make_inputs(SAMPLING, {"batch": 4}, Recipe(8))
+    assert not torch.equal(one["probs"], other["probs"])
+
+
+def test_leaving_out_an_input_does_not_change_the_others():
+    sizes = {"total": 9, "num_seqs": 3, "len_cu_seqlens": 4}
+    full, less = (make_inputs(DELTA, sizes, Recipe(3, absent=frozenset(absent))) for absent in ((), ("state",)))
+    assert full["state"] is not None
+    assert less["state"] is None
+    assert all(torch.equal(full[n], less[n]) for n in full if isinstance(less[n], torch.Tensor))
+
+
+def test_optional_inputs_of_a_workload():
+    line = {"x": InputSpec("random")}
+    assert make_inputs(STEP, {"n": 3}, Recipe(0), workload=Workload("w", {"n": 3}, line))["state"] is None
+    both = Workload("w", {"n": 3}, {**line, "state": InputSpec("random")})
+    assert make_inputs(STEP, {"n": 3}, Recipe(0), workload=both)["state"].shape == (3, 8)
+    with pytest.raises(BadData, match="no entry for input `x`"):
+        make_inputs(STEP, {"n": 3}, Recipe(0), workload=Workload("w", {"n": 3}, {}))
+    assert grid_of(STEP).optional == ("state",)
+
+
+def test_what_a_reference_cannot_do_without_is_never_left_out():
+    needs = define("needs", axes(n=None), {"x": tensor("n"), "s": tensor("n", optional=True)}, {"y": tensor("n")},
+                   "def run(x, s):\n    return x + s")  # fmt: skip
+    assert grid_of(needs).optional == ()
+
+
+def test_scalars_take_their_usual_value_and_recipes_change_it():
+    inputs = make_inputs(DELTA, {"total": 1, "num_seqs": 1, "len_cu_seqlens": 2}, Recipe(0))
+    assert inputs["scale"] == pytest.approx(8**-0.5)
+    assert 8**-0.5 not in grid_of(DELTA).scalars["scale"]
+    assert make_inputs(SOFTMAX, {"n": 2}, Recipe(0, scalars={"temperature": 0.5}))["temperature"] == 0.5
+    given = Workload("w", {"n": 2}, {"logits": InputSpec("random"), "temperature": InputSpec("scalar", 3)})
+    assert make_inputs(SOFTMAX, {"n": 2}, Recipe(0, scalars={"temperature": 0.5}), workload=given)["temperature"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        (tensor(None, description="eps=1e-5 as in the paper"), 1e-5),
+        (tensor(None, description="1/sqrt(128 + 64), before absorption"), 192**-0.5),
+        (tensor(None, "int32"), 5),
+        (tensor(None, "bool"), True),
+        (tensor("", "float16"), 1.0),
+    ],
+)
+def test_usual_values_come_from_descriptions_and_names(spec, value):
+    name = {"float32": "eps" if "eps" in (spec.description or "") else "sm_scale", "int32": "n", "bool": "causal"}
+    chosen = name.get(spec.dtype, "alpha")
+    definition = define("d", axes(n=None), {"x": tensor("n"), chosen: spec}, {"y": tensor("n")}, "")
+    made = make_inputs(definition, {"n": 5}, Recipe(0))[chosen]
+    assert float(made) == pytest.approx(float(value), rel=1e-6)
+    assert isinstance(made, torch.Tensor) == (spec.shape == ())
+
+
+def test_rotary_tables_hold_cosines_and_sines():
+    table = make_inputs(ROPE, {"num_tokens": 4, "max_position": 9}, Recipe(0, family="huge"))["cos_sin_cache"]
+    assert table[0].tolist() == [1.0] * 4 + [0.0] * 4
+    assert table[3, 0] == pytest.approx(math.cos(3), abs=1e-6)
+
+
+def test_overrides_are_taken_as_they_are():
+    mine = torch.full((3, 8), 2.0)
+    inputs = make_inputs(STEP, {"n": 3}, Recipe(0, layout="strided"), given={"x": mine})
+    assert inputs["x"] is mine
