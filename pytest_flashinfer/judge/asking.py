@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.client import Worker
 
 HANDLER = "pytest_flashinfer.judge.oracle"
-_PARTS = ("native", "wide", "allowance", "undecided")
+_PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
 class Oracle:
     """Asks one worker (handler `HANDLER`) about one reference, again and again on the same storage.
 
-    Methods may raise the errors of the worker floor; `CallFailed` of kind "reference" means that the reference itself failed.
+    Methods may raise the errors of the worker floor; `CallFailed` of kind "reference" means that the reference itself
+    failed.
     """
 
     def __init__(self, worker: Worker, device: str) -> None:
@@ -48,10 +50,11 @@ class Oracle:
         timeout: float = 120,
         **options: Any,
     ) -> Truth:
-        """Return the truth for these inputs; options as in `evaluate`: `seed`, `operands`, `budget`, `seconds`."""
+        """Return the truth for these inputs; `options` as in `evaluate`."""
         packing = _Packing()
         arguments = [_argument(name, value, packing) for name, value in inputs.items()]
-        wanted = [_request(name, spec, packing) for name, spec in outputs.items()]
+        ids = _widest(inputs) if options.get("sampling") else 0
+        wanted = [_request(name, spec, packing, ids) for name, spec in outputs.items()]
         self.worker.fit(self.arena, packing.end)
         for name, slot in packing.slots.items():
             if name in inputs:
@@ -85,6 +88,8 @@ class Oracle:
             exact=bool(facts["exact"]),
             widened=float(facts["widened"]),
             disputed=int(facts["disputed"]),
+            probabilities=parts["probabilities"],
+            support=parts["support"],
             notes=tuple(map(str, facts["notes"])),
         )
 
@@ -115,13 +120,26 @@ def _argument(name: str, value: Any, packing: _Packing) -> dict[str, Any]:
     return {"name": name, "value": value}
 
 
-def _request(name: str, spec: OutputSpec, packing: _Packing) -> dict[str, Any]:
-    """Ask for the parts that an output of this dtype has; 16-bit outputs need no more than float32 for the truth."""
+def _widest(inputs: Mapping[str, Any]) -> int:
+    """Return the length of the longest row of a floating matrix: the number of ids that can be drawn."""
+    matrices = [x for x in inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.ndim > 1]
+    return max((int(x.shape[-1]) for x in matrices), default=0)
+
+
+def _request(name: str, spec: OutputSpec, packing: _Packing, ids: int) -> dict[str, Any]:
+    """Ask for the parts that an output of this dtype has; 16-bit outputs need no more than float32 for the truth.
+
+    `ids`: how many ids can be drawn, 0 where nothing is drawn.
+    """
     size, dtype = storage(spec)
     parts: dict[str, torch.dtype | None] = {"native": dtype, "undecided": torch.bool, "wide": None, "allowance": None}
     if is_float(spec.dtype):
         parts["wide"] = torch.float64 if canonical(spec.dtype) in ("float32", "float64") else torch.float32
         parts["allowance"] = parts["wide"]
     slots = {part: None if kind is None else packing.add(f"{name}\0{part}", size, kind) for part, kind in parts.items()}
+    if ids and not is_float(spec.dtype):
+        rows = (math.prod(size), ids)
+        slots["probabilities"] = packing.add(f"{name}\0probabilities", rows, torch.float32)
+        slots["support"] = packing.add(f"{name}\0support", rows, torch.bool)
     shape = None if spec.shape is None else list(spec.shape)
     return {"name": name, "dtype": spec.dtype, "shape": shape, "optional": spec.optional, "param": spec.param, **slots}

@@ -23,8 +23,8 @@ def rows(tensor: torch.Tensor) -> torch.Tensor:
 def smooth(squares: torch.Tensor, runs: int, weight: float) -> torch.Tensor:
     """Steady a variance estimated from few runs: mix in `weight` runs' worth of the neighbourhood's mean.
 
-    The neighbourhood is the row; where there are many rows, row times column, so that one loud channel does not lend its
-    noise to the quiet ones.
+    The neighbourhood is the row; where there are many rows, row times column, so that one loud channel does not lend
+    its noise to the quiet ones.
     """
     table = rows(squares)
     if not table.numel():

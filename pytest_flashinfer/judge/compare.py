@@ -8,7 +8,10 @@ from . import floats
 from .comparison import Comparison
 from .measure import Exact, Values
 from .message import write
+from .sampling import Draws, compare_samples
 from .tolerance import Tolerance
+from .topk import compare_topk
+from .truth import SAMPLED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from .truth import OutputTruth
 
 
-def compare(
+def compare(  # noqa: PLR0913 - all but two have defaults
     actual: torch.Tensor | None,
     truth: OutputTruth,
     tolerance: Tolerance | None = None,
@@ -27,11 +30,13 @@ def compare(
     poison: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     previous: torch.Tensor | None = None,
+    draws: dict[str, Draws] | None = None,
 ) -> Comparison:
     """Compare one output (storage shape and dtype as declared) with the truth.
 
-    `equal_nan`: the inputs hold NaN or inf, so the result may. `poison`: what the buffer held before the call (NaN for floats).
-    `inputs`, `previous`: what a wrong output is tried against for a hint.
+    `equal_nan`: the inputs hold NaN or inf, so the result may. `poison`: what the buffer held before the call (NaN for
+    floats). `inputs`, `previous`: what a wrong output is tried against for a hint. `draws`: where the test of sampled
+    outputs carries its draws from call to call.
     """
     settings = tolerance or Tolerance()
     own = settings.for_output(truth.name)
@@ -40,6 +45,10 @@ def compare(
     mismatch = _layout(actual, truth)
     if mismatch is not None:
         return mismatch
+    if own.comparison == "topk" and not actual.is_floating_point():
+        return compare_topk(actual, truth, inputs or {})
+    if (truth.how == SAMPLED or own.comparison == "sampling") and not actual.is_floating_point():
+        return compare_samples(actual, truth, None if draws is None else draws.setdefault(truth.name, Draws()))
     if own.comparison == "exact" or not floats.is_float(truth.dtype):
         ratio = settings.outputs.get(truth.name, Tolerance()).required_matched_ratio
         judge: Exact | Values = Exact(actual, truth, ratio)

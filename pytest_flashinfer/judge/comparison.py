@@ -13,8 +13,8 @@ class Comparison:
     """The result for one output.
 
     `problem`: what kind of failure; "reference" where only the reference is to blame (it is NaN or inf there). `n_bad`
-    elements of `n_total` miss; `worst` is the index of the one that `actual`, `expected` and `bound` describe. `share` is the
-    largest part of the bound that any element spends (1: all of it). Errors are over the finite elements.
+    elements of `n_total` miss; `worst` is the index of the one that `actual`, `expected` and `bound` describe. `share`
+    is the largest part of the bound that any element spends (1: all of it). Errors are over the finite elements.
     """
 
     output: str

@@ -61,7 +61,7 @@ def write(
 
 
 def _decide(judge: Exact | Values, tally: Tally, matched: float, cosine: float | None) -> tuple[Problem, str]:
-    """Return the kind of failure, empty for a pass, and the rule that was broken where it is not the element's bound."""
+    """Return the kind of failure, empty for a pass, and the rule that was broken if not an element's bound."""
     if tally.special:
         return ("reference", "") if tally.special == tally.blamed else ("nonfinite", "")
     own = getattr(judge, "own", None)
@@ -101,7 +101,7 @@ def _show(value: Any) -> str:
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
-def _headline(  # noqa: PLR0913 - the facts of one line
+def _headline(  # noqa: PLR0913, PLR0917 - the facts of one line
     judge: Exact | Values,
     problem: Problem,
     index: tuple[int, ...] | None,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .floats import is_narrow
-from .lift import Lifted, Plan, Step, WideMode, flatten, replace, short, tag
+from .lifted import Lifted, flatten, replace, short, tag
 from .ops import Kind, Op, magnitude
+from .wide import Step, WideMode
+
+if TYPE_CHECKING:
+    from .lift import Plan
 
 _ROOT3 = math.sqrt(3.0)
 _FLIP = 2.0**-20  # values this close to a rounding boundary (relative) may fall on either side of it
@@ -22,8 +26,8 @@ _UNKNOWN = Step("unknown", Kind.SMOOTH)
 class Noise(WideMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that disturbs what `plan` says is inexact.
 
-    `unit`: rms relative error of one float32 rounding, already scaled by the caller. `operands`: whether values held in 16 bits
-    inside are disturbed too (half a unit roundoff, rms).
+    `unit`: rms relative error of one float32 rounding, already scaled by the caller. `operands`: whether values held
+    in 16 bits inside are disturbed too (half a unit roundoff, rms).
     """
 
     def __init__(  # noqa: PLR0913 - what a run depends on
@@ -95,7 +99,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
                 replace(op, args, place, arg * self.factor(arg, unit))
 
     def _shift(self, op: Op, args: list[Any]) -> None:
-        """Disturb exponents by the size of the largest one: kernels subtract it, or multiply by log2(e), before they round."""
+        """Disturb exponents by the size of the largest: kernels subtract it, or multiply by log2(e), and round."""
         arg, axis = args[0].as_subclass(torch.Tensor), args[1]
         if arg.numel() and arg.ndim:
             replace(op, args, 0, torch.addcmul(arg, _top(arg, axis).expand(arg.shape), self.draw(arg), value=self.unit))
@@ -175,7 +179,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         replace(op, args, 0, held)
 
     def _rounding(self, like: torch.Tensor, unit: float) -> torch.Tensor:
-        """Draw factors that are never close to one: where a single value matters, few runs must not miss its rounding."""
+        """Draw factors never close to one: where a single value matters, few runs must not miss its rounding."""
         signs = self.draw(like).mul_(0.87 / _ROOT3)
         return signs.add_(signs.sign(), alpha=0.5).mul_(unit / 0.968).add_(1)
 
@@ -190,8 +194,8 @@ def _first(args: list[Any]) -> torch.dtype | None:
 def _growth(length: int) -> float:
     """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
 
-    Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length itself
-    up to what one thread adds.
+    Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length
+    itself up to what one thread adds.
     """
     return math.sqrt(length) / 16 + min(length, 1024) / 64
 

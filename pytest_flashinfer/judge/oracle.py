@@ -1,12 +1,13 @@
-"""The handler that runs in the reference's own worker: builds it, evaluates it, writes the truth into the judge's arena.
+"""The handler in the reference's own worker: builds it, evaluates it, writes the truth into the judge's arena.
 
 Build request: `reference` (source), `entry` (function name), `style` ("return" or "destination").
 
-Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in the order
-of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot, "wide": slot or null,
-"allowance": slot or null, "undecided": slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null),
-`seconds` (or null). The reply says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`,
-`wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
+Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in
+the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
+"wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
+slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `seconds` (or null). The reply says
+what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`,
+`undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from .truth import OutputSpec, OutputTruth, Truth
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+
+PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
 class Slots(Protocol):
@@ -82,7 +86,11 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
     assert isinstance(kernel, Built)
     inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
-    options = {key: request[key] for key in ("seed", "operands", "budget", "seconds") if request.get(key) is not None}
+    options = {
+        key: request[key]
+        for key in ("seed", "operands", "budget", "seconds", "sampling")
+        if request.get(key) is not None
+    }
     try:
         truth = evaluate(kernel.function, inputs, specs, style=kernel.style, **options)  # type: ignore[arg-type]
     except InvalidReferenceError as error:
@@ -114,10 +122,11 @@ def _facts(truth: Truth) -> dict[str, Any]:
 def _write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> dict[str, Any]:
     """Copy one output's tensors into their slots and say which were filled."""
     filled = {}
-    for part in ("native", "wide", "allowance", "undecided"):
+    for part in PARTS:
         value, slot = getattr(output, part), request.get(part)
-        filled[part] = value is not None and slot is not None
-        if value is not None and slot is not None:
+        filled[part] = False
+        if value is not None and slot is not None and list(value.shape) == list(slot["size"]):
+            filled[part] = True
             memory.tensor(slot).copy_(value)
     facts = {
         "how": output.how,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from .floats import PACKED, canonical
-from .lift import Lifted, WideMode, run_wide, tag
+from .lifted import Lifted, tag
+from .wide import WideMode, run_wide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from .truth import OutputSpec
 
@@ -46,11 +49,11 @@ class Reference:
         """The device of the first tensor."""
         return next((x.device for x in self.inputs.values() if isinstance(x, torch.Tensor)), torch.device("cpu"))
 
-    def native(self) -> Results:
-        """Run as written; outputs in their declared dtypes and storage shapes."""
+    def native(self, mode: AbstractContextManager[Any] | None = None) -> Results:
+        """Run as written, under `mode` if there is one; outputs in their declared dtypes and storage shapes."""
         versions = {name: x._version for name, x in self.inputs.items() if isinstance(x, torch.Tensor)}  # noqa: SLF001
         try:
-            with torch.no_grad():
+            with torch.no_grad(), mode or nullcontext():
                 results = self._call(self.inputs)
         except InvalidReferenceError:
             raise

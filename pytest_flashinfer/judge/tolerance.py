@@ -20,12 +20,13 @@ class ToleranceError(ValueError):
 class Tolerance:
     """How an output is compared. `None` leaves a setting to the layer below; the bottom layer is the oracle's bound.
 
-    `rtol`, `atol`: `|actual - expected| <= atol + rtol * |expected|` in place of the oracle's bound (a missing one of the two is
-    zero). `scale`: factor on the oracle's bound. `required_matched_ratio`: share of elements, 0 to 1, that must be within it
-    (shapes, NaN and inf are never excused). `max_error_cap`: absolute error that no element may exceed. `cosine`: smallest
-    cosine similarity. `equal_nan`: NaN (or inf) where the reference has the same is right. `allow_negative_inf`: -inf where
-    the reference has -inf is right (the default). `operands`: "exact" gives no credit for 16-bit operands inside.
-    `comparison`: which judge; "auto" chooses by dtype and op_type. `outputs`: the same, for one output by name.
+    `rtol`, `atol`: `|actual - expected| <= atol + rtol * |expected|` in place of the oracle's bound (a missing one of
+    the two is zero). `scale`: factor on the oracle's bound. `required_matched_ratio`: share of elements, 0 to 1, that
+    must be within it (shapes, NaN and inf are never excused). `max_error_cap`: absolute error that no element may
+    exceed. `cosine`: smallest cosine similarity. `equal_nan`: NaN (or inf) where the reference has the same is right.
+    `allow_negative_inf`: -inf where the reference has -inf is right (the default). `operands`: "exact" gives no credit
+    for 16-bit operands inside. `comparison`: which judge; "auto" chooses by dtype and op_type. `outputs`: the same,
+    for one output by name.
     """
 
     rtol: float | None = None
@@ -86,7 +87,7 @@ def layered(*layers: Tolerance | None) -> Tolerance:
 
 
 def parse(text: str, where: str = "tolerance") -> Tolerance:
-    """Read `rtol=1e-3 atol=1e-2 topk_ids:comparison=topk`: words `[output:]setting=value`, separated by blanks or commas.
+    """Read words `[output:]setting=value`, between blanks or commas: `rtol=1e-3 atol=1e-2 topk_ids:comparison=topk`.
 
     Raises `ToleranceError`, whose message starts with `where`.
     """
@@ -104,7 +105,7 @@ def parse(text: str, where: str = "tolerance") -> Tolerance:
 
 
 def parse_lines(lines: Sequence[str], where: str = "fib_tolerance") -> dict[str, Tolerance]:
-    """Read ini lines `key: words`, where the key is an op_type or a definition name (fnmatch pattern); no key means `*`.
+    """Read ini lines `key: words`; the key is a pattern (fnmatch) for op_types and definition names, by default `*`.
 
     A key is a first word that ends in a colon: `rmsnorm*: rtol=1e-3`.
     """

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     import torch
 
+SAMPLED = "sampled"  # how an output that is drawn at random is known
 _FAR = 4.0  # a reference this many bounds away from its float64 run does not say what is right
 
 
@@ -32,11 +33,12 @@ class OutputSpec:
 class OutputTruth:
     """The truth about one output.
 
-    `native` has the declared dtype (storage shape). `wide` is float64, unrounded, or `None` where the reference could not
-    be lifted or the output holds integers. `allowance` is the tolerated absolute error per element, same shape as `wide`.
-    `undecided` marks elements which the reference's own rounding decides (near-ties): no verdict is based on them.
-    `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound was
-    widened to hold the reference's own rounding (1: not at all).
+    `native` has the declared dtype (storage shape). `wide` is float64, unrounded, or `None` where the reference could
+    not be lifted or the output holds integers. `allowance` is the tolerated absolute error per element, same shape as
+    `wide`. `undecided` marks elements which the reference's own rounding decides (near-ties): no verdict is based on
+    them. `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound was
+    widened to hold the reference's own rounding (1: not at all). `probabilities` and `support` [rows, n] of an output
+    that the reference draws at random.
     """
 
     name: str
@@ -49,6 +51,8 @@ class OutputTruth:
     exact: bool = False
     widened: float = 1.0
     disputed: int = 0
+    probabilities: torch.Tensor | None = None
+    support: torch.Tensor | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,7 +81,8 @@ def inadmissible(truth: Truth) -> str | None:
     """Say why a case of generated values is no fair test, or `None`.
 
     An honest kernel must not fail for the reference's own overflow or cancellation: the reference has to agree with its
-    float64 run, in finite values and in which values are finite. For cases that somebody wrote down this is only a note.
+    float64 run, in finite values and in which values are finite. For cases that somebody wrote down this is only a
+    note.
     """
     for output in truth.outputs.values():
         if output.disputed:

@@ -10,6 +10,7 @@ import torch
 from . import floats
 from .compare import compare
 from .tolerance import Tolerance
+from .truth import SAMPLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,13 +37,14 @@ def probe(
 ) -> list[Vacuous]:
     """Try zeros, the mean, a copy of each input and the previous answer against the tolerance in force.
 
-    A case is refused where a cheap answer passes although it differs from the reference's own output, which only a loose
-    tolerance explains. Where the reference's output is that answer bit for bit (zeros for zeros, a copy that is meant to be one),
-    or where it holds no elements, there is only a note. `previous`: the answer for other inputs, by output.
+    A case is refused where a cheap answer passes although it differs from the reference's own output, which only a
+    loose tolerance explains. Where the reference's output is that answer bit for bit (zeros for zeros, a copy that is
+    meant to be one), or where it holds no elements, there is only a note. `previous`: the answer for other inputs, by
+    output.
     """
     found = []
     for name, output in truth.outputs.items():
-        if output.native is None or not output.native.numel():
+        if output.native is None or not output.native.numel() or output.how == SAMPLED:
             continue
         before = (previous or {}).get(name)
         for candidate, value in _candidates(output, inputs or {}, before):

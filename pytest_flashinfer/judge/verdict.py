@@ -96,9 +96,9 @@ def decide(
 ) -> Verdict:
     """Decide about one call.
 
-    `error`: what the solution's worker raised; `violations`: rules that the call broke; `reference_error`: why there is no
-    truth, in which case nothing is said about the solution unless it failed by itself. The most telling finding gives the
-    status, all are in the details. An unknown kind of error or violation counts as `RUNTIME_ERROR`.
+    `error`: what the solution's worker raised; `violations`: rules that the call broke; `reference_error`: why there
+    is no truth, in which case nothing is said about the solution unless it failed by itself. The most telling finding
+    gives the status, all are in the details. An unknown kind of error or violation counts as `RUNTIME_ERROR`.
     """
     if error is not None:
         return Verdict(_ERRORS.get(error.kind, "RUNTIME_ERROR"), _first_line(error.detail))

@@ -1,0 +1,97 @@
+"""Wide tensors that still say they have the dtype the author gave them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from .floats import is_narrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from .ops import Op
+
+
+class Lifted(torch.Tensor):
+    """A wide tensor that answers `dtype` with what the reference would have seen.
+
+    `declared`: that dtype. `origin`: an input, or a view or cast of one. `clean`: no rounding has touched the values.
+    """
+
+    # a subclass without overhead for each call
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # noqa: SLF001
+    declared: torch.dtype
+    origin: bool
+    clean: bool
+    exponential: bool = False  # comes right from exp or exp2
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        """The declared dtype, so that `x.to(q.dtype)` and dtype checks mean what they meant natively."""
+        return self.declared
+
+    def double(self, *_: Any, **__: Any) -> torch.Tensor:
+        """Cast to float64: for a wide tensor only the declared dtype changes."""
+        return tag(torch.ops.aten.alias(self), torch.float64, origin=self.origin, clean=self.clean)
+
+    def type_as(self, other: torch.Tensor) -> torch.Tensor:
+        """Cast to the declared dtype of another tensor."""
+        return cast("torch.Tensor", self.to(other.dtype))
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        """Cast; `float64` is handled here because a float64 tensor would return itself unseen."""
+        if args and isinstance(args[0], torch.Tensor):
+            args = (args[0].dtype, *args[1:])
+        if torch.float64 in args or kwargs.get("dtype") is torch.float64:
+            return self.double()
+        return super().to(*args, **kwargs)
+
+
+def tag(wide: torch.Tensor, declared: torch.dtype, *, origin: bool, clean: bool) -> Lifted:
+    """Mark a wide tensor with its declared dtype (in place where it is already `Lifted`)."""
+    lifted = wide if isinstance(wide, Lifted) else wide.as_subclass(Lifted)
+    lifted.declared, lifted.origin, lifted.clean = declared, origin, clean
+    return lifted
+
+
+def replace(op: Op, args: list[Any], place: int, value: torch.Tensor) -> None:
+    """Give an operation another value for an argument; one that it writes into keeps its storage."""
+    arg = args[place]
+    if place in op.writes:
+        torch.Tensor.copy_(arg, value)
+    else:
+        args[place] = tag(value, arg.declared, origin=False, clean=arg.clean)
+
+
+def flatten(args: Sequence[Any]) -> Iterator[Any]:
+    """Yield arguments with lists and tuples opened."""
+    for arg in args:
+        if isinstance(arg, (list, tuple)):
+            yield from flatten(arg)
+        else:
+            yield arg
+
+
+def promote(floats: Sequence[Lifted]) -> torch.dtype | None:
+    """Return the declared dtype of a result: tensors with axes outrank 0-d ones."""
+    ranked = [arg.declared for arg in floats if arg.ndim] or [arg.declared for arg in floats]
+    result: torch.dtype | None = None
+    for dtype in ranked:
+        result = dtype if result is None or is_narrow(result) else result
+        result = result if is_narrow(dtype) else torch.promote_types(result, dtype)
+    return result
+
+
+def short(arg: Any) -> bool:
+    """Say whether a Python number is exact in float32."""
+    return not isinstance(arg, float) or arg != arg or ctypes.c_float(arg).value == arg  # noqa: PLR0124 - NaN
+
+
+def whole(arg: torch.Tensor) -> bool:
+    """Say whether all values are integers (a look at a few first, to be quick about the usual no)."""
+    plain = arg.as_subclass(torch.Tensor)
+    few = plain.flatten()[:64] if plain.is_contiguous() else plain[tuple(slice(0, 4) for _ in plain.shape)]
+    return bool((few == few.round()).all()) and bool((plain == plain.round()).all())

@@ -1,0 +1,154 @@
+"""How far honest results spread around the truth: the noise runs of one case, and the bound that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from . import bound
+from .bound import rows
+from .floats import canonical, is_float, overflow_at
+from .noise import Noise
+from .truth import OutputTruth
+from .wide import LiftError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .lift import Plan
+    from .reference import Reference, Results
+
+Operands = Literal["working", "exact"]
+_MARGIN = 1.25  # the reference's own error, where it exceeds the model, is allowed with this margin
+
+
+def check_shapes(wide: Results, native: Results) -> None:
+    """Raise `LiftError` where a wide run gives other outputs or shapes than the native one."""
+    for name, value in native.items():
+        other = wide[name]
+        if (value is None) != (other is None) or (
+            value is not None and other is not None and value.shape != other.shape
+        ):
+            raise LiftError(f"the lifted run gives {name} another shape")
+
+
+@dataclass(slots=True)
+class Spread:
+    """The noise runs of one case, and the bound that follows from them."""
+
+    run: Reference
+    lifted: Mapping[str, Any]
+    plan: Plan
+    wide: Results
+    native: Results
+    operands: Operands
+    dtype: torch.dtype
+    runs: int = 0
+    squares: dict[str, torch.Tensor] = field(default_factory=dict)
+    unsure: dict[str, torch.Tensor] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def measure(self, runs: int) -> None:
+        """Do `runs` noise runs and collect squared deviations (floats) and changed values (others)."""
+        double = any(canonical(spec.dtype) == "float64" for spec in self.run.outputs.values())
+        unit = bound.FLOAT64_UNIT if double else bound.FLOAT32_UNIT
+        for name, value in self.wide.items():
+            if value is not None and not is_float(self.run.outputs[name].dtype):
+                native = self.native[name]
+                self.unsure[name] = value != native if native is not None else torch.zeros_like(value, dtype=torch.bool)
+        generator = torch.Generator(self.run.device).manual_seed(self.run.seed + 1)
+        working = self.operands == "working"
+        for number in range(runs):
+            mode = Noise(self.dtype, self.plan, generator, unit, operands=working, number=number)
+            try:
+                disturbed = self.run.under(mode, self.lifted)
+                check_shapes(disturbed, self.native)
+            except LiftError as error:
+                self.notes.append(f"a noise run failed: {error}")
+                continue
+            self.runs += 1
+            self._collect(disturbed)
+
+    def _collect(self, disturbed: Results) -> None:
+        for name, wide in self.wide.items():
+            value = disturbed[name]
+            if wide is None or value is None:
+                continue
+            if name in self.unsure:
+                self.unsure[name] |= value != wide
+                continue
+            square = torch.nan_to_num(value.to(self.dtype) - wide, nan=0.0, posinf=0.0, neginf=0.0).square()
+            self.squares[name] = self.squares[name] + square if name in self.squares else square
+
+    def unsure_rows(self) -> dict[int, torch.Tensor]:
+        """Return, per length of the leading axis, the rows in which some integer output is a matter of rounding."""
+        found: dict[int, torch.Tensor] = {}
+        for mask in self.unsure.values():
+            if mask.ndim:
+                row = mask.reshape(mask.shape[0], -1).any(dim=1)
+                found[mask.shape[0]] = found[mask.shape[0]] | row if mask.shape[0] in found else row
+        return found
+
+    def judge(self, name: str, unsure: Mapping[int, torch.Tensor]) -> OutputTruth:
+        """Put the truth about one output together."""
+        spec, native, wide = self.run.outputs[name], self.native[name], self.wide[name]
+        if native is None or wide is None:
+            return OutputTruth(name, spec.dtype, None)
+        rows_here = unsure.get(wide.shape[0]) if wide.ndim else None
+        if rows_here is not None and not bool(rows_here.any()):
+            rows_here = None
+        undecided = None
+        if rows_here is not None:
+            undecided = rows_here.reshape(-1, *[1] * (wide.ndim - 1)).expand(wide.shape)
+        notes = [f"{int(rows_here.sum())} rows undecided: near-ties"] if rows_here is not None else []
+        if not is_float(spec.dtype):
+            return OutputTruth(name, spec.dtype, native, undecided=undecided, exact=True, notes=tuple(notes))
+        return self._judge_float(name, spec.dtype, native, wide.to(torch.float64), undecided, notes)
+
+    def _judge_float(  # noqa: PLR0913, PLR0917 - the parts of one truth
+        self,
+        name: str,
+        dtype: str,
+        native: torch.Tensor,
+        wide: torch.Tensor,
+        undecided: torch.Tensor | None,
+        notes: list[str],
+    ) -> OutputTruth:
+        squares = self.squares.get(name)
+        if squares is None:
+            limit = bound.table(wide, dtype)
+            notes.append("no noise run was possible: bound by dtype")
+        else:
+            limit = bound.allowance(wide, squares.to(torch.float64) / self.runs, self.runs, dtype)
+        exact = squares is not None and not bool(squares.any())
+        given = native.to(torch.float64)
+        other = ~torch.isfinite(given) != (~torch.isfinite(wide) | (wide.abs() >= overflow_at(dtype)))
+        other |= torch.isnan(given) != torch.isnan(wide)
+        disputed = int(other.sum())
+        if disputed:
+            notes.append(f"{disputed} elements are finite in only one of reference and float64")
+            undecided = other if undecided is None else undecided | other
+        ratio = torch.nan_to_num((given - wide).abs() / limit, nan=0.0, posinf=0.0, neginf=0.0)
+        if undecided is not None:
+            ratio = ratio.masked_fill(undecided, 0.0)
+        worst = float(ratio.max()) if ratio.numel() else 0.0
+        if worst > 1:
+            factor = rows(ratio).amax(dim=1, keepdim=True)
+            factor = torch.where(factor > 1, _MARGIN * factor, 1.0).expand(rows(ratio).shape).reshape(limit.shape)
+            limit = limit * factor
+            notes.append(f"the reference's own rounding is {worst:.3g} times the bound: widened where it is")
+        return OutputTruth(
+            name,
+            dtype,
+            native,
+            wide,
+            limit,
+            undecided,
+            "lifted",
+            exact=exact,
+            widened=max(1.0, worst),
+            disputed=disputed,
+            notes=tuple(notes),
+        )

@@ -1,0 +1,151 @@
+"""The distribution that a sampling reference draws from, read where it calls `torch.multinomial`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .ops import describe
+from .reference import Reference, Results
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_DOUBT = 2.0**-20  # relative change of the inputs under which a token at the edge of the support may come or go
+_DOUBTED = 2  # runs with changed inputs
+
+
+@dataclass(slots=True)
+class _Draw:
+    """One row of one call of multinomial: its weights, the code returned, and the ids by which codes were replaced."""
+
+    weights: torch.Tensor
+    code: int
+    ids: torch.Tensor | None = None
+
+
+@dataclass(slots=True)
+class _Codes:
+    """A tensor that holds codes, and the draws they belong to, in order."""
+
+    tensor: torch.Tensor
+    draws: list[_Draw] = field(default_factory=list)
+
+
+class _Capture(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Answers multinomial with codes instead of draws, and follows them through gathers and index operations."""
+
+    def __init__(self, shift: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.shift = shift
+        self.draws: list[_Draw] = []
+        self._codes: list[_Codes] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = describe(func).name
+        if name == "multinomial":
+            return self._answer(args[0])
+        result = func(*args, **(kwargs or {}))
+        held = next((codes for codes in self._codes for arg in _tensors(args) if arg is codes.tensor), None)
+        if held is not None and isinstance(result, torch.Tensor) and not result.is_floating_point():
+            if name in ("gather", "index", "take", "index_select") and args[0] is not held.tensor:
+                _note_ids(held.draws, args[0])
+            self._codes.append(_Codes(result, held.draws))
+        return result
+
+    def _answer(self, weights: torch.Tensor) -> torch.Tensor:
+        rows = weights.reshape(-1, weights.shape[-1])
+        made = []
+        for row in rows:
+            code = (len(self.draws) + self.shift) % rows.shape[1]
+            made.append(_Draw(row.detach().clone(), code))
+            self.draws.append(made[-1])
+        codes = torch.tensor([draw.code for draw in made], device=weights.device).reshape(*weights.shape[:-1], 1)
+        self._codes.append(_Codes(codes, made))
+        return codes
+
+
+def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
+    flat = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else [arg])]
+    return [item for item in flat if isinstance(item, torch.Tensor)]
+
+
+def _note_ids(draws: list[_Draw], table: torch.Tensor) -> None:
+    """Remember that codes are places in `table`: one row for all draws, or one each."""
+    rows = table.reshape(-1, table.shape[-1])
+    for place, draw in enumerate(draws):
+        draw.ids = rows[place if rows.shape[0] == len(draws) else 0]
+
+
+def probabilities(run: Reference, outputs: Sequence[str]) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return, by output, probabilities [rows, n] (float32) and which ids are in the support (bool).
+
+    The support includes ids that come in when the inputs change by a rounding. Outputs that are not drawn by
+    `torch.multinomial` are not in the result. Raises `InvalidReferenceError` where the reference raises.
+    """
+    first, second = _captured(run, 0), _captured(run, 1)
+    found = {}
+    for name in outputs:
+        one = _assign(first[0][name], second[0][name], first[1].draws, second[1].draws)
+        if one is not None:
+            found[name] = (one, one > 0)
+    for number in range(_DOUBTED if found else 0):
+        changed = Reference(run.function, _shaken(run, number), run.outputs, run.style, run.seed)
+        pair = _captured(changed, 0), _captured(changed, 1)
+        for name, (weights, support) in found.items():
+            other = _assign(pair[0][0][name], pair[1][0][name], pair[0][1].draws, pair[1][1].draws)
+            if other is not None and other.shape == support.shape:
+                found[name] = (weights, support | (other > 0))
+    return found
+
+
+def _captured(run: Reference, shift: int) -> tuple[Results, _Capture]:
+    mode = _Capture(shift)
+    return run.native(mode), mode
+
+
+def _shaken(run: Reference, number: int) -> dict[str, Any]:
+    generator = torch.Generator(run.device).manual_seed(run.seed + number)
+
+    def shake(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        wide = value.to(torch.float32)
+        factor = torch.empty_like(wide).uniform_(1 - _DOUBT, 1 + _DOUBT, generator=generator)
+        return (wide * factor).to(value.dtype)
+
+    change: Callable[[Any], Any] = shake
+    return {name: change(value) for name, value in run.inputs.items()}
+
+
+def _assign(
+    one: torch.Tensor | None, two: torch.Tensor | None, draws: list[_Draw], others: list[_Draw]
+) -> torch.Tensor | None:
+    """Give each row of an output the draw whose codes it shows in both runs; a row that shows none is certain."""
+    if one is None or two is None or not draws or len(draws) != len(others) or one.is_floating_point():
+        return None
+    size = draws[0].weights.shape[0]
+    rows = torch.zeros(one.numel(), size, dtype=torch.float32, device=one.device)
+    left = 0
+    for row, (a, b) in enumerate(zip(one.flatten().tolist(), two.flatten().tolist(), strict=True)):
+        if left < len(draws) and a == _shown(draws[left]) and b == _shown(others[left]):
+            draw = draws[left]
+            weights = draw.weights.to(torch.float32)
+            weights = weights / weights.sum()
+            ids = draw.ids.long() if draw.ids is not None else torch.arange(size, device=weights.device)
+            rows[row].scatter_(0, ids[: weights.shape[0]], weights)
+            left += 1
+        elif a == b and 0 <= a < size:
+            rows[row, a] = 1.0
+        else:
+            return None
+    return rows if left == len(draws) else None
+
+
+def _shown(draw: _Draw) -> int:
+    return draw.code if draw.ids is None else int(draw.ids[draw.code])

@@ -1,0 +1,108 @@
+"""The top-k comparison: which ids were chosen, where equal scores may change places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .comparison import Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .truth import OutputTruth
+
+_PADDING = -1
+
+
+def compare_topk(actual: torch.Tensor, truth: OutputTruth, inputs: Mapping[str, Any]) -> Comparison:
+    """Compare ids [..., k]: in range, none twice in a row, and by score the same set as the reference's.
+
+    The scores are the floating input [..., n] of which the reference's ids are a top-k; where no input is, the sets of
+    ids must be equal. -1 pads: as many in each row as in the reference's. Order within a row does not matter.
+    """
+    native = truth.native
+    assert native is not None
+    mine, theirs = actual.reshape(-1, _width(actual)).long(), native.reshape(-1, _width(native)).long()
+    scores = _scores(theirs, native, inputs)
+    checks = [("outside the range of ids", _outside(mine, scores)), ("chosen twice", _repeated(mine))]
+    if scores is None:
+        different = mine.sort(dim=1).values != theirs.sort(dim=1).values
+        checks.append(("not the reference's set, and no input holds the scores that could tie", different))
+    else:
+        safe = mine.masked_fill(_outside(mine, scores), _PADDING)
+        different = _values(safe, scores) != _values(theirs, scores)
+        checks.append(("not among the best by score", different))
+    decided = torch.ones(mine.shape[0], dtype=torch.bool, device=mine.device)
+    if truth.undecided is not None and truth.undecided.numel():
+        decided = ~truth.undecided.reshape(mine.shape).any(dim=1)
+    for reason, bad in checks:
+        rows = (bad.any(dim=1) & decided).nonzero().flatten().tolist() if bad.numel() else []
+        if rows:
+            return _failed(truth, reason, bad, rows, mine, theirs)
+    return Comparison(truth.name, ok=True, n_total=actual.numel(), how="top-k", lines=(f"{truth.name}: ok as a top-k",))
+
+
+def _width(ids: torch.Tensor) -> int:
+    return int(ids.shape[-1]) if ids.ndim and ids.numel() else 1
+
+
+def _failed(  # noqa: PLR0913, PLR0917 - the facts of one failure
+    truth: OutputTruth, reason: str, bad: torch.Tensor, rows: list[int], mine: torch.Tensor, theirs: torch.Tensor
+) -> Comparison:
+    row = rows[0]
+    place = int(bad[row].to(torch.uint8).argmax())
+    lines = (
+        f"{truth.name} row {row}: {reason}: ids {mine[row].tolist()}, reference {theirs[row].tolist()}",
+        f"{len(rows)} of {mine.shape[0]} rows differ",
+        "bound: top-k (ties may change places)",
+    )
+    return Comparison(
+        truth.name,
+        ok=False,
+        problem="values",
+        n_bad=len(rows),
+        n_total=mine.shape[0],
+        worst=(row, place),
+        actual=int(mine[row, place]),
+        expected=int(theirs[row, place]),
+        how="top-k",
+        lines=lines,
+    )
+
+
+def _outside(ids: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
+    outside = ids < _PADDING
+    return outside if scores is None else outside | (ids >= scores.shape[1])
+
+
+def _repeated(ids: torch.Tensor) -> torch.Tensor:
+    ordered = ids.sort(dim=1).values
+    twice = torch.zeros_like(ids, dtype=torch.bool)
+    twice[:, 1:] = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != _PADDING)
+    return twice
+
+
+def _values(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """Return the scores of the ids of each row, best first; padding counts as less than anything."""
+    found = scores.gather(1, ids.clamp_min(0))
+    return found.masked_fill(ids == _PADDING, -torch.inf).sort(dim=1, descending=True).values
+
+
+def _scores(ids: torch.Tensor, shaped: torch.Tensor, inputs: Mapping[str, Any]) -> torch.Tensor | None:
+    """Find the input of which every row of the reference's ids is a top-k."""
+    for value in inputs.values():
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.ndim != shaped.ndim:
+            continue
+        if value.shape[:-1] != shaped.shape[:-1] or value.shape[-1] < ids.shape[1] or not ids.numel():
+            continue
+        scores = value.reshape(ids.shape[0], -1).to(torch.float64)
+        if bool((ids >= scores.shape[1]).any()):
+            continue
+        chosen = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, ids.clamp_min(0), value=True)
+        worst = scores.masked_fill(~chosen, torch.inf).amin(dim=1)
+        best = scores.masked_fill(chosen, -torch.inf).amax(dim=1)
+        if bool((worst >= best).all()):
+            return scores
+    return None

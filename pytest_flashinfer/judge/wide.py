@@ -1,0 +1,149 @@
+"""The dispatch mode that runs a reference's operations wide."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .attention import plain_attention
+from .lifted import Lifted, tag
+from .ops import Kind, Op, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class LiftError(Exception):
+    """The reference cannot be run in higher precision; the message says why."""
+
+
+@dataclass(slots=True)
+class Step:
+    """What the noise runs must know about one dispatched operation.
+
+    `low`: (position, dtype) of the arguments that a kernel may hold in a 16-bit dtype, or that the reference itself
+    rounds; an 8-bit dtype means that the rounding is part of the truth. `fuzzy`: the float arguments are not exact.
+    `sums`: adds up exponentials, which a kernel that holds them in 16 bits for a product may add up in that form.
+    """
+
+    name: str
+    kind: Kind
+    declared: torch.dtype | None = None
+    noisy: bool = True
+    low: tuple[tuple[int, torch.dtype], ...] = ()
+    fuzzy: bool = True
+    sums: bool = False
+
+
+class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Dispatch mode that keeps every floating value in `wide`; subclasses decide what happens around each operation."""
+
+    def __init__(self, wide: torch.dtype = torch.float64) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.wide = wide
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch._dynamo out: to be skipped by it, the mode would import it, as slow as torch itself."""
+        return False
+
+    def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
+        """Look at an operation and possibly replace arguments in the list."""
+        raise LiftError(f"no rule around {op.name} for {func} {args} {asked}")
+
+    def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
+        """Tag or disturb one floating result."""
+        raise LiftError(f"no rule after {step.name} for {args} {tensor.shape} {written}")
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one operation wide."""
+        kwargs = kwargs or {}
+        op = describe(func)
+        if op.composite:
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if op.name.startswith("_scaled_dot_product"):
+            with self:
+                return plain_attention(op.name, args, kwargs)
+        return self._run(func, op, [self._widen(arg) for arg in args], kwargs)
+
+    def _run(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
+        asked = self._retarget(func, op, values, kwargs)
+        for place in op.writes:
+            target = kwargs.get("out") if place < 0 else values[place] if place < len(values) else None
+            if isinstance(target, torch.Tensor) and not isinstance(target, Lifted) and target.is_floating_point():
+                raise LiftError(f"{op.name} writes into a tensor that was made outside the reference")
+        step = self.before(func, op, values, asked)
+        if op.name == "_to_copy" and isinstance(values[0], Lifted) and kwargs.get("dtype") is self.wide:
+            result = func(values[0], **kwargs) if "device" in kwargs else torch.Tensor.clone(values[0])
+        else:
+            result = func(*values, **kwargs)
+        return self._finish(op, step, values, result)
+
+    def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
+        if isinstance(result, torch.Tensor):
+            if not isinstance(result, Lifted) and not result.is_floating_point():
+                return result
+            return self.after(step, values, result, bool(op.writes))
+        if isinstance(result, (list, tuple)):
+            done = [self._finish(op, step, values, item) for item in result]
+            return type(result)(done) if type(result) in (list, tuple) else type(result)(*done)
+        return result
+
+    def _widen(self, value: Any) -> Any:
+        """Widen a floating tensor that was made outside the reference (a table, a constant)."""
+        if isinstance(value, torch.Tensor):
+            if isinstance(value, Lifted) or not value.is_floating_point():
+                return value
+            return tag(value.to(self.wide), value.dtype, origin=True, clean=True)
+        if type(value) in (list, tuple):
+            return type(value)(self._widen(item) for item in value)
+        return value
+
+    def _retarget(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
+        """Replace a requested floating dtype by the wide one and return the request."""
+        asked = kwargs.get("dtype")
+        if str(func) == "aten.view.dtype":
+            if isinstance(values[0], Lifted) and values[1] != values[0].declared:
+                raise LiftError(f"the bits of a {values[0].declared} tensor are viewed as {values[1]}")
+            return None
+        if op.name in ("_softmax", "_log_softmax") and values[2] is True:
+            values[2], asked = False, torch.float32
+        for place, value in enumerate(values):
+            if isinstance(value, torch.dtype) and value.is_floating_point:
+                values[place], asked = self.wide, value
+        if isinstance(kwargs.get("dtype"), torch.dtype) and kwargs["dtype"].is_floating_point:
+            kwargs["dtype"] = self.wide
+        return asked
+
+
+@contextmanager
+def wide_default(wide: torch.dtype) -> Iterator[None]:
+    """Make Python numbers and creations without a dtype wide."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(wide)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
+    """Run the reference under a mode; `LiftError` where that is impossible."""
+    try:
+        with wide_default(mode.wide), torch.no_grad(), mode:
+            return call()
+    except LiftError:
+        raise
+    except Exception as error:
+        raise LiftError(
+            f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+        ) from error
