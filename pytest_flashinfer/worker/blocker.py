@@ -32,7 +32,7 @@ SPIN:
 \0"""
 _MULTIPROCESSORS, _THREADS_EACH = 16, 39  # cudaDevAttr: their number, and the threads that one can hold
 _BLOCK = 512  # divides the threads of every multiprocessor since Maxwell
-_NANOSECONDS = 200_000  # longer than a call takes to launch its kernels
+_NANOSECONDS = 150_000  # longer than a call takes to launch its kernels
 
 
 class Blocker:

@@ -21,6 +21,7 @@ from pytest_flashinfer.worker import processes, sandbox
 from pytest_flashinfer.worker.protocol import FROM_JUDGE, Channel, Disconnected, Message
 
 _SWEEP_SECONDS = 1.0  # how long leftovers that keep forking are chased
+_EMPTY_LISTINGS = 2
 _EXIT_BROKEN = 70  # the child could not even start; its log says why
 
 
@@ -55,6 +56,7 @@ class Server:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.workers: dict[int, int] = {}  # pid to the judge's number
+        self.ended: dict[int, int] = {}  # pid to status, of workers that are not reported yet
         self.folders: set[str] = set()  # private folders, which the judge removes unless it is killed
         self.wake, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
@@ -113,10 +115,8 @@ class Server:
 
     def reap(self) -> None:
         """Report every worker that ended by itself, after killing what it left behind."""
-        ended = self._collect()
-        left = self._sweep() if ended else 0
-        for pid, status in ended.items():
-            self._report("exited", pid, status, left)
+        self._collect()
+        self._report(self._sweep() if self.ended else 0)
 
     def end(self, number: int) -> None:
         """Kill a worker with all that descends from it, wait for its end and report it."""
@@ -124,31 +124,42 @@ class Server:
         if pid is None:
             self.channel.send({"event": "killed", "id": number, "how": "", "left": 0})
             return
-        rows = processes.table()
-        processes.kill([pid, *processes.descendants(pid, rows)])
+        processes.kill([pid, *processes.descendants(pid, processes.table())])
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        self._report("killed", pid, status, self._sweep())
+        self.ended[pid] = os.waitpid(pid, 0)[1]
+        self._report(self._sweep(), pid)
 
-    def _collect(self) -> dict[int, int]:
-        ended = {}
+    def _collect(self) -> int:
+        """Note the workers that ended; returns how many others did, orphans that this process adopted."""
+        others = 0
         with contextlib.suppress(ChildProcessError):
             while (result := os.waitpid(-1, os.WNOHANG))[0]:
-                ended[result[0]] = result[1]
-        return {pid: status for pid, status in ended.items() if pid in self.workers}
+                if result[0] in self.workers:
+                    self.ended[result[0]] = result[1]
+                else:
+                    others += 1
+        return others
 
     def _sweep(self) -> int:
-        """Kill orphans until none is left; returns how many outlived `_SWEEP_SECONDS`."""
+        """Kill orphans until none is left; returns how many outlived `_SWEEP_SECONDS`.
+
+        A process that forks and exits all the time slips through a listing, but leaves an orphan that ended: there
+        must be none of those between two empty listings either.
+        """
         deadline = time.monotonic() + _SWEEP_SECONDS
+        empty = 0
         while True:
             rows = {pid: row for pid, row in processes.table().items() if row.state != "Z"}
-            left = processes.orphans(os.getpid(), self.workers.keys() & rows.keys(), rows)
-            if not left or time.monotonic() > deadline:
+            left = processes.orphans(os.getpid(), self.workers.keys() - self.ended.keys(), rows)
+            empty = 0 if self._collect() or left else empty + 1
+            if empty == _EMPTY_LISTINGS or time.monotonic() > deadline:
                 return len(left)
             processes.kill(left)
-            time.sleep(0.001)
 
-    def _report(self, event: str, pid: int, status: int, left: int) -> None:
-        number = self.workers.pop(pid)
-        self.channel.send({"event": event, "id": number, "how": processes.describe(status), "left": left})
+    def _report(self, left: int, killed: int = 0) -> None:
+        """Tell the judge of all that ended; `killed` is the one whose end it asked for."""
+        for pid, status in self.ended.items():
+            event, how = "killed" if pid == killed else "exited", processes.describe(status)
+            self.channel.send({"event": event, "id": self.workers.pop(pid), "how": how, "left": left})
+        self.ended.clear()

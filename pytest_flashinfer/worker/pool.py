@@ -68,6 +68,12 @@ class Pool:
         if handler not in self._warm:
             self._warm[handler] = self._fork(handler)
 
+    def quiet(self) -> None:
+        """Wait until nothing is being prepared, so that no other process uses the card during a measurement."""
+        for worker in self._warm.values():
+            if worker.alive:
+                worker.start()
+
     def protections(self) -> dict[str, Any]:
         """Return what the sandbox achieves here; needs no solution."""
         self.warm()

@@ -29,6 +29,7 @@ _DATA_PTR = torch.Tensor.data_ptr
 _STORAGE_PTR = torch.UntypedStorage.data_ptr
 _ATTRIBUTES = object.__getattribute__
 _MOST_LISTED = 4
+_COMPILER = "_dynamo_"  # what torch.compile notes on its results (propagated dynamic sizes)
 
 
 def pair(result: object, outputs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Problem]]:
@@ -107,7 +108,7 @@ def _foreign(value: object) -> str:
     if type(value) is not _TENSOR:
         kind = "a subclass of torch.Tensor, " if isinstance(value, _TENSOR) else ""
         return f"returned {kind}{type(value).__name__}, not a plain torch.Tensor"
-    attributes = sorted(map(str, _ATTRIBUTES(value, "__dict__")))
+    attributes = sorted(name for name in map(str, _ATTRIBUTES(value, "__dict__")) if not name.startswith(_COMPILER))
     if attributes:
         listed = ", ".join(attributes[:_MOST_LISTED])
         return f"the returned tensor carries attributes of its own ({listed}); return a plain tensor"

@@ -16,6 +16,7 @@ import torch
 
 from pytest_flashinfer.worker import poison, replies, unwritten
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
+from pytest_flashinfer.worker.flags import read_all
 from pytest_flashinfer.worker.layout import Output, plan
 from pytest_flashinfer.worker.memory import Arena
 from pytest_flashinfer.worker.outcome import RunResult
@@ -78,10 +79,10 @@ class Runner:
         start = time.perf_counter()
         reply = self.worker.call(self._request(inputs, outputs, cache), timeout)
         round_trip = time.perf_counter() - start
-        result = self._collect(pristine, outputs, reply, frozenset(may_modify), keep=keep)
+        result, changed = self._collect(pristine, reply, frozenset(may_modify), late, keep=keep)
         result.round_trip = round_trip
-        if last is not None and late:
-            last.add_late(self._changed(torch.stack(late).tolist()))
+        if last is not None:
+            last.add_late(changed)
         if cache is not None:
             self._timed.append((cache, result))
         return result
@@ -175,31 +176,33 @@ class Runner:
     def _collect(
         self,
         pristine: Pristine,
-        outputs: Sequence[Output],
         reply: Mapping[str, Any],
         may_modify: frozenset[str],
+        before: list[torch.Tensor],
         *,
         keep: bool,
-    ) -> RunResult:
+    ) -> tuple[RunResult, list[str]]:
+        """Return the result, and the outputs of the last call that had changed `before` this one."""
         problems = replies.problems(reply)
         missing = replies.names(reply, "missing")
         bad = {violation.tensor for violation in problems if violation.kind in _UNUSABLE}
-        names = [each.name for each in outputs if each.name not in bad and each.name not in missing and "" not in bad]
-        changed, unfinished = pristine.changes(may_modify), self._late(pristine)
-        poisoned = [self._poisoned(pristine, name).any() for name in names]
+        names = [name for name in pristine.layout.live if not {name, ""} & bad and name not in missing]
         copies = {name: self._copy(pristine, name, keep=keep) for name in names}
-        flags = torch.stack([*changed, *unfinished, *poisoned]).tolist()
+        poison_left = [self._poisoned(pristine, name).any() for name in names]
+        changed, late, poisoned, earlier = read_all(
+            pristine.changes(may_modify), self._late(pristine), poison_left, before
+        )
         result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
-        if any(flags[: len(changed)]):
+        if any(changed):
             nowhere = Violation("guard", "", "memory outside the outputs was written while it was being checked")
             result.violations += pristine.explain(may_modify) or [nowhere]
-        result.add_late(self._changed(flags[len(changed) : len(changed) + len(unfinished)]))
-        for name, flag in zip(names, flags[len(changed) + len(unfinished) :], strict=True):
+        result.add_late(self._changed(late))
+        for name, flag in zip(names, poisoned, strict=True):
             if flag:
                 self._note_unwritten(pristine, result, name)
         result.log = self.worker.take_log()
         self._last = result
-        return result
+        return result, self._changed(earlier)
 
     def _late(self, pristine: Pristine) -> list[torch.Tensor]:
         """For each output, whether its live buffer and its snapshot differ now."""
@@ -208,7 +211,7 @@ class Runner:
 
     def _changed(self, flags: Sequence[bool]) -> list[str]:
         assert self._pristine is not None
-        return [name for name, flag in zip(self._pristine.layout.live, flags, strict=True) if flag]
+        return [name for name, flag in zip(self._pristine.layout.live, flags, strict=False) if flag]
 
     def _poisoned(self, pristine: Pristine, name: str) -> torch.Tensor:
         slot = pristine.layout.snap[name]

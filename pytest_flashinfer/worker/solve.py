@@ -13,6 +13,7 @@ A call's request: `inputs`, a list of `{"slot": ...}`, `{"value": plain}` or `{"
 from __future__ import annotations
 
 import ctypes
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ import torch
 from pytest_flashinfer.build.registry import load
 from pytest_flashinfer.worker import cudart, results
 from pytest_flashinfer.worker.caller import Caller
-from pytest_flashinfer.worker.clock import Clock, open_clock
+from pytest_flashinfer.worker.clock import Cache, Clock, open_clock
 from pytest_flashinfer.worker.memory import DTYPES, Memory
 
 if TYPE_CHECKING:
@@ -53,19 +54,30 @@ class Solution:
         self.held: Held = []  # outputs and values of the last call
 
 
+@functools.cache
+def _clocks(device: str) -> dict[str, Clock]:
+    caches: tuple[Cache, ...] = ("cold", "warm")
+    return {cache: open_clock(device, cache) for cache in caches}
+
+
+@functools.cache
+def _caller(device: str) -> Caller | None:
+    return Caller() if device != "cpu" else None
+
+
 def warm(device: str) -> None:
-    """Have a CUDA context ready, before anything foreign is here."""
+    """Have a CUDA context, the clocks and the caller's stream ready, before anything foreign is here."""
     if device != "cpu":
         torch.zeros(1, device="cuda:0")
-        cudart.synchronize()
+    _clocks(device)
+    _caller(device)
 
 
 def build(request: dict[str, Any], folder: Path, device: str) -> Solution:
-    """Build the solution in `folder`; the clocks, one for each of `request["caches"]`, are opened first."""
-    clocks: dict[str, Clock] = {cache: open_clock(device, cache) for cache in request.get("caches", ["cold"])}
-    caller = Caller() if device != "cpu" else None
+    """Build the solution in `folder`, see build.registry."""
     kernel = load(request, folder)  # type: ignore[arg-type]
-    return Solution(kernel.function, clocks, caller, destination=request["destination_passing"])
+    destination = bool(request["destination_passing"])
+    return Solution(kernel.function, _clocks(device), _caller(device), destination=destination)
 
 
 def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, Any]:

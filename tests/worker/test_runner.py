@@ -129,6 +129,7 @@ ACCEPTED = {
     "slice_of_larger": "torch.cat([x * 2, x], 1)[:, :8]",
     "inference": "infer(x)",
     "grad": "(x.requires_grad_() * 2)",
+    "compiled": "noted(x * 2)",
     "negated": "torch._neg_view(x * -2)",
     "parameter_free_module": "torch.nn.Identity()(x * 2)",
 }
@@ -138,6 +139,7 @@ ACCEPTED = {
 def test_honest_results_in_unusual_clothes_pass(lab, name):
     source = (
         "import torch\n@torch.inference_mode()\ndef infer(x):\n    return x * 2\n"
+        "def noted(t):\n    t._dynamo_propagated_dynamic_indices = {0}\n    return t\n"
         f"def run(x):\n    return {ACCEPTED[name]}\n"
     )
     x = lab.randn(4, 8)

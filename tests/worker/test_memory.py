@@ -1,0 +1,132 @@
+"""The parts under a call: slots, poison, digests and the shared block."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_flashinfer.worker import poison, processes, unwritten
+from pytest_flashinfer.worker.digest import Digest
+from pytest_flashinfer.worker.layout import ALIGNMENT, GUARD, Output, plan
+from pytest_flashinfer.worker.memory import Arena, Memory
+
+sizes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.int64])
+
+
+@given(st.lists(st.tuples(sizes, dtypes), max_size=4), st.lists(st.tuples(sizes, dtypes), max_size=3))
+def test_slots_are_aligned_apart_and_wholly_surrounded(inputs, outputs):
+    tensors = {f"x{n}": torch.zeros(size, dtype=dtype) for n, (size, dtype) in enumerate(inputs)}
+    layout = plan(tensors, [Output(f"y{n}", size, dtype) for n, (size, dtype) in enumerate(outputs)])
+    slots = [*layout.inputs.values(), *layout.live.values(), *layout.snap.values()]
+    assert len(slots) == len(inputs) + 2 * len(outputs)
+    edges = [0]
+    for slot, zone in zip(slots, layout.zones, strict=False):
+        assert slot.at % ALIGNMENT == 0
+        assert zone.start == edges[-1]
+        assert zone.stop == slot.at
+        assert zone.stop - zone.start >= GUARD
+        assert slot.extent < slot.room <= slot.extent + (slot.at + slot.extent + 2 * GUARD)
+        edges.append(slot.at + slot.extent)
+    assert layout.zones[-1].start == edges[-1]
+    assert layout.zones[-1].stop == layout.total
+    base = torch.zeros(layout.total, dtype=torch.uint8)
+    for slot in slots:
+        assert slot.tensor_of(base).shape == slot.size
+        assert slot.tensor_of(base).dtype == slot.dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_poison_of_floats_is_a_nan_that_no_computation_makes(dtype):
+    patterns = {poison.pattern(dtype, random.Random(seed)) for seed in range(50)}
+    assert len(patterns) > 10
+    for pattern in patterns:
+        value = torch.tensor([pattern], dtype=poison.word_type(dtype)).view(dtype)
+        assert value.isnan().all()
+        for made in (torch.zeros(1, dtype=dtype) / 0, torch.full((1,), float("nan"), dtype=dtype)):
+            assert int(made.view(poison.word_type(dtype))) != pattern
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16])
+def test_poison_of_integers_is_no_index_and_no_count(dtype):
+    for seed in range(50):
+        pattern = poison.pattern(dtype, random.Random(seed))
+        assert torch.iinfo(dtype).min <= pattern < torch.iinfo(dtype).min // 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_poison_of_eight_bit_floats_is_nan(dtype):
+    pattern = poison.pattern(dtype, random.Random(0))
+    assert torch.tensor([pattern], dtype=torch.uint8).view(dtype).float().isnan().all()
+
+
+@given(st.binary(max_size=300), st.data())
+def test_a_digest_tells_any_change_of_one_byte(data, draw):
+    digest = Digest(torch.device("cpu"), seed=draw.draw(st.integers(0, 2**62)))
+    before = torch.tensor(list(data), dtype=torch.uint8)
+    assert int(digest.of(before)) == int(digest.of(before.clone()))
+    if data:
+        after = before.clone()
+        after[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
+        assert int(digest.of(after)) != int(digest.of(before))
+
+
+def test_a_digest_tells_parts_that_changed_places(monkeypatch):
+    monkeypatch.setattr("pytest_flashinfer.worker.digest._WORDS", 4)
+    digest = Digest(torch.device("cpu"), seed=1)
+    left, right = torch.arange(16, dtype=torch.uint8), torch.arange(16, 32, dtype=torch.uint8)
+    assert int(digest.of(torch.cat([left, right]))) != int(digest.of(torch.cat([right, left])))
+
+
+def test_both_ends_of_an_arena_see_the_same_bytes():
+    arena, memory = Arena("cpu"), Memory()
+    assert arena.reserve(100)
+    assert not arena.reserve(arena.nbytes)
+    message, fds = arena.export()
+    memory.map(message, [os.dup(fds[0])])
+    slot = {"at": 256, "room": 64, "dtype": "torch.float32", "size": [2, 3], "stride": [3, 1]}
+    memory.tensor(slot).copy_(torch.arange(6.0).view(2, 3))
+    assert arena.data[256:280].view(torch.float32).tolist() == [0, 1, 2, 3, 4, 5]
+    assert memory.tensor(slot).storage_offset() == 0
+    assert memory.tensor(slot).untyped_storage().nbytes() == 64
+    memory.unmap()
+    arena.close()
+    assert arena.nbytes == 0
+
+
+def test_a_worker_cannot_resize_the_block(lab):
+    source = """
+        import os
+        def run(x, y):
+            y.copy_(x)
+            for fd in range(3, 64):
+                try: memory = "memfd" in os.readlink(f"/proc/self/fd/{fd}")
+                except OSError: continue
+                if memory:
+                    for size in (0, 1 << 30):
+                        try: os.ftruncate(fd, size)
+                        except PermissionError: print("sealed")
+    """
+    assert lab.run(source).log.split() == ["sealed", "sealed"]
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(0, "exit status 0"), (256, "exit status 1"), (9, "signal SIGKILL"), (139, "signal SIGSEGV")]
+)
+def test_an_end_is_said_in_words(status, words):
+    assert processes.describe(status) == words
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.data())
+def test_whatever_is_unwritten_is_described(rows, columns, data):
+    bits = data.draw(st.lists(st.booleans(), min_size=rows * columns, max_size=rows * columns).filter(any))
+    mask = torch.tensor(bits).view(rows, columns)
+    text = unwritten.describe(mask)
+    assert text.endswith("never written") or "first at" in text
+    assert (text == "never written") == all(bits)
+    assert (text == "last row never written") == (rows > 1 and not mask[:-1].any() and bool(mask[-1].all()))
