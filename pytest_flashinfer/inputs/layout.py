@@ -50,8 +50,8 @@ def _poison(x: torch.Tensor) -> None:
 
 def like(x: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return `values`, or a copy of them, in other memory than `x` that has its strides, gaps included."""
-    if x.stride() == values.stride():
-        return values.clone(memory_format=torch.contiguous_format) if values.data_ptr() == x.data_ptr() else values
+    if values.stride() == x.stride() and values.data_ptr() != x.data_ptr():
+        return values
     extent = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True) if n)
     flat = torch.empty(extent, dtype=x.dtype, device=x.device)
     if x.is_floating_point():

@@ -14,7 +14,7 @@ from pytest_flashinfer.inputs.errors import BadData, UnknownDtype
 from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL, fill
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
-from pytest_flashinfer.inputs.layout import ordered, strided
+from pytest_flashinfer.inputs.layout import like, ordered, strided
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.values import family_names
@@ -33,8 +33,10 @@ from tests.inputs.contracts import (
 )
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
-SOFTMAX = define("softmax", axes(n=None, v=33), {"logits": tensor("n v"), "temperature": tensor(None)},
-                 {"p": tensor("n v")}, "", description="A row of all -inf gives NaN; NaN spreads over its row.")  # fmt: skip
+SOFTMAX = define(
+    "softmax", axes(n=None, v=33), {"logits": tensor("n v"), "temperature": tensor(None)}, {"p": tensor("n v")}, "",
+    description="A row of all -inf gives NaN; NaN spreads over its row.",
+)  # fmt: skip
 
 
 def filled(family: str, dtype: torch.dtype = torch.float32, shape: tuple[int, ...] = (32, 48)) -> torch.Tensor:
@@ -141,6 +143,8 @@ def test_strided_rows_have_gaps_that_show():
     part = strided(x)
     assert torch.equal(part, x)
     assert part.stride() == (28, 2, 1)
+    assert like(part, part).stride() == part.stride()
+    assert like(part, part).data_ptr() != part.data_ptr()
     whole = part.as_strided((4, 28), (28, 1))
     assert whole[:3, 12:].isnan().all()
     inputs = make_inputs(PAGED_DECODE, {"batch": 3, "pages": 5, "num_kv_indices": 4, "len_indptr": 4},
