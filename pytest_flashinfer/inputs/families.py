@@ -11,7 +11,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 
-_CHUNK: Final = 1 << 24  # elements that are made in float32 at a time where the dtype cannot be filled directly
+_CHUNK: Final = 1 << 24  # elements that are made at a time where more memory than their own is needed
 _ULP16: Final = {torch.float32: -14, torch.float16: -9, torch.bfloat16: -6, torch.float64: -14}
 
 
@@ -196,12 +196,15 @@ def fill(x: torch.Tensor, family: str, own: torch.Generator, rows: torch.Generat
         return
     draw = Draw(own, rows, math.log2(largest(x.dtype)))
     flat = x.view(-1, x.shape[-1]) if x.dim() > 1 else x.view(-1, 1)
-    if x.dtype not in FLOAT8:
+    if x.dtype not in FLOAT8 and (family == "normal" or x.numel() <= _CHUNK):
         FAMILIES[family](flat, draw)
         return
     step = max(1, _CHUNK // flat.shape[1])
     for start in range(0, flat.shape[0], step):
         part = flat[start : start + step]
+        if x.dtype not in FLOAT8:
+            FAMILIES[family](part, draw)
+            continue
         wide = torch.empty(part.shape, dtype=torch.float32, device=x.device)
         FAMILIES[family](wide, draw)
         part.copy_(wide.nan_to_num_(nan=0.0).clamp_(-largest(x.dtype), largest(x.dtype)))

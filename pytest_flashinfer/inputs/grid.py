@@ -140,10 +140,15 @@ class Grid:
 
     def elements(self, axes: Mapping[str, Any]) -> int:
         """Return how many elements all inputs and outputs have; unknown axes count as 1."""
-        total = 0
-        for trees in (*self.contract.dims.values(), *self.contract.output_dims.values()):
-            total += math.prod(1 if n is None else n for n in shape_of(trees, axes)) if trees else 1
-        return total
+        return sum(self._each(axes))
+
+    def largest(self, axes: Mapping[str, Any]) -> int:
+        """Return how many elements the largest input or output has."""
+        return max(self._each(axes), default=0)
+
+    def _each(self, axes: Mapping[str, Any]) -> list[int]:
+        every = (*self.contract.dims.values(), *self.contract.output_dims.values())
+        return [math.prod(1 if n is None else n for n in shape_of(trees, axes)) if trees else 1 for trees in every]
 
     @cached_property
     def budget(self) -> int:
