@@ -70,17 +70,22 @@ def inputs(definition: Definition, definition_file: DefinitionFile, fib_session:
 
     Called with sizes, a recipe and, for a listed workload, that workload; returns values by input name.
     """
-    from pytest_flashinfer.making import default_inputs
+    return _default_inputs(definition, definition_file, fib_session)
 
-    return default_inputs(definition, str(fib_session.device), fib_session.data_root(definition_file.path))
+
+def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSession) -> Inputs:
+    from pytest_flashinfer.making import DefaultInputs
+
+    return DefaultInputs(definition, str(session.device), session.data_root(file.path))
 
 
 @pytest.fixture
-def cases(definition: Definition, inputs: Inputs, fib_session: FibSession) -> Cases:
+def cases(definition: Definition, definition_file: DefinitionFile, inputs: Inputs, fib_session: FibSession) -> Cases:
     """Turn workloads and drawn sizes into cases with concrete inputs."""
     from pytest_flashinfer.making import Cases
 
-    return Cases(definition, inputs, fib_session.options.seed)
+    default = _default_inputs(definition, definition_file, fib_session)
+    return Cases(definition, inputs, default, fib_session.options.seed)
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from pytest_flashinfer.judge.vacuity import probe
 from pytest_flashinfer.judge.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pytest
+    import torch
 
     from pytest_flashinfer.judge.comparison import Comparison
     from pytest_flashinfer.judge.tolerance import Tolerance
@@ -32,6 +33,16 @@ class Call:
     case: Case
     result: RunResult | None = None
     error: WorkerError | None = None
+
+    @property
+    def outputs(self) -> Mapping[str, torch.Tensor]:
+        """Return the outputs by name. Raises Failed where the call ended with an error or broke a rule."""
+        violations = self.result.violations if self.result is not None else ()
+        verdict = decide(error=self.error, violations=violations)
+        if not verdict.passed:
+            raise Failed(verdict, self.case)
+        assert self.result is not None
+        return self.result.outputs
 
 
 class Failed(AssertionError):  # noqa: N818 - what pytest reports

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_flashinfer.inputs.axes import solve_axes
+from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import variant
@@ -26,21 +27,29 @@ SMALL_BYTES = 1 << 24  # inputs up to this size are called more often
 REPEATS: tuple[str, ...] = ("fresh", "same_ends", "permuted")
 
 
-def default_inputs(definition: Definition, device: str, root: Path | None) -> Inputs:
-    """Return the maker that follows the contract; `root` is where the data set's stored tensors lie."""
+@dataclass(frozen=True)
+class DefaultInputs:
+    """The maker that follows the contract; `root` is where the data set's stored tensors lie."""
 
-    def make(axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
-        return make_inputs(definition, axes, recipe, device=device, workload=workload, root=root)
+    definition: Definition
+    device: str
+    root: Path | None
 
-    return make
+    def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
+        """Return the inputs by name. Raises the errors of inputs/errors.py."""
+        return make_inputs(self.definition, axes, recipe, device=self.device, workload=workload, root=self.root)
 
 
 @dataclass(frozen=True)
 class Cases:
-    """Makes the cases of one definition. All inputs follow from `seed`, the run's own."""
+    """Makes the cases of one definition. All inputs follow from `seed`, the run's own.
+
+    `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
+    """
 
     definition: Definition
     inputs: Inputs
+    default: Inputs
     seed: int
 
     def first(self, workload: Workload) -> Case:
@@ -63,9 +72,10 @@ class Cases:
     def timed(self, workload: Workload, rounds: int) -> Iterator[Case]:
         """Yield `rounds` cases, every one with contents that no earlier call had seen."""
         case = self.first(workload)
+        own = self._own(case)
         yield case
         for number in range(1, rounds):
-            case = self._variant(case, "fresh", f"timed {number}")
+            case = self._variant(case, "fresh", f"timed {number}", own)
             yield case
 
     def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
@@ -73,20 +83,41 @@ class Cases:
         return Case(self.definition, axes, recipe, values, shapes_of(self.definition, axes), workload=workload)
 
     def _variants(self, first: Case, kinds: tuple[str, ...]) -> Iterator[Case]:
-        case = first
+        case, own = first, self._own(first)
         for number, kind in enumerate(kinds):
-            case = self._variant(case, kind, f"{number} {kind}")
+            case = self._variant(case, kind, f"{number} {kind}", own)
             yield case
 
-    def _variant(self, case: Case, kind: str, name: str) -> Case:
+    def _own(self, case: Case) -> frozenset[str]:
+        """Return the inputs that an override made: only it knows what else they could hold."""
+        if self.inputs == self.default:
+            return frozenset()
+        try:
+            usual = self.default(case.axes, case.recipe, case.workload)
+        except InputsError:
+            return frozenset(case.values)
+        return frozenset(name for name, value in case.values.items() if not _same(value, usual[name]))
+
+    def _variant(self, case: Case, kind: str, name: str, own: frozenset[str]) -> Case:
+        if own and own >= case.values.keys():
+            recipe = replace(case.recipe, seed=self._derive(f"{case.recipe.seed} {name}"))
+            return case.with_values(self.inputs(case.axes, recipe, case.workload), name)
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         generator = torch.Generator(device).manual_seed(self._derive(f"{case.recipe.seed} {name}"))
-        return case.with_values(variant(case.values, self.definition, kind, generator), name)
+        return case.with_values(variant(case.values, self.definition, kind, generator, keep=own), name)
 
     def _derive(self, what: str) -> int:
         """Return a seed of 32 bits that follows from the run's seed and a purpose."""
         text = f"{self.seed} {self.definition.name} {what}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def _same(value: Any, other: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(value) is type(other) and bool(value == other)
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return False
+    return torch.equal(*(each.contiguous().flatten().view(torch.uint8) for each in (value, other)))
 
 
 def _recipe_of(workload: Workload) -> Recipe | None:

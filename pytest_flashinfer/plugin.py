@@ -49,6 +49,14 @@ class FlashInferPlugin:
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = [str(path) for path in session.options.definitions]
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Start the worker processes, which import torch while pytest collects; not where nothing will run."""
+        option = session.config.option
+        controls_others = getattr(option, "dist", "no") != "no" and not hasattr(session.config, "workerinput")
+        if not (option.collectonly or option.setuponly or option.setupplan or controls_others):
+            self.session.pool  # noqa: B018 - making it starts the processes
+
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> DefinitionFile | None:
         """Collect a JSON file that is in a definition folder or was named on the command line."""
         if file_path.suffix != ".json" or not (
@@ -83,17 +91,16 @@ class FlashInferPlugin:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add what the solution printed to the report of its item."""
-        report = yield
+        """Add the verdict's status and what the solution printed to the reports of its item, junit's among them."""
+        take_log = getattr(getattr(item, "funcargs", {}).get("solution"), "take_log", None)
+        log = take_log() if take_log is not None and call.when == "call" else ""
+        if log:
+            item.add_report_section("call", "stdout and stderr of the solution", log)
         verdict = getattr(call.excinfo.value, "verdict", None) if call.excinfo is not None else None
         if verdict is not None:
-            kept = [pair for pair in report.user_properties if pair[0] != "status"]
-            report.user_properties = [*kept, ("status", verdict.status)]
-        solution = getattr(item, "funcargs", {}).get("solution")
-        if call.when == "call" and hasattr(solution, "take_log"):
-            log = solution.take_log()
-            if log:
-                report.sections.append(("Captured stdout and stderr of the solution", log))
+            kept = [pair for pair in item.user_properties if pair[0] != "status"]
+            item.user_properties[:] = [*kept, ("status", verdict.status)]
+        report = yield
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -145,7 +146,10 @@ class Repository:
         given = ["--fib-solutions=solutions"] if solutions else []
         junit = [f"--junitxml={report}", "-o", "junit_logging=all"]
         command = [sys.executable, "-m", "pytest", *given, *QUICK, *junit, *options]
-        done = subprocess.run(command, cwd=self.root, capture_output=True, text=True, timeout=timeout, check=False)
+        wide = os.environ | {"COLUMNS": "250"}  # pytest leaves messages out of its short summary that do not fit
+        done = subprocess.run(
+            command, cwd=self.root, env=wide, capture_output=True, text=True, timeout=timeout, check=False
+        )
         return Finished(done.returncode, done.stdout + done.stderr, report)
 
 

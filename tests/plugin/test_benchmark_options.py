@@ -81,7 +81,8 @@ def test_junit_carries_the_numbers(repository, check):
         assert float(properties["speedup"]) > 0
 
 
-def test_table_at_the_end(repository, kernels):
+def test_table_at_the_end(repository, kernels, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     repository.solve("wrong", "def run(x, w):\n    return x * w + 2\n")
     result = kernels()
     result.stdout.fnmatch_lines(

@@ -93,7 +93,9 @@ def test_case_09_a_kernel_that_returns_in_destination_style_is_told_what_to_chan
 
 
 def test_case_09_the_build_error_is_the_same_for_all_workloads(case_09):
-    first, second = ([line for line in case.text.splitlines() if "replay" not in line] for case in case_09.of("[unset-"))
+    first, second = (
+        [line for line in case.text.splitlines() if "replay" not in line] for case in case_09.of("[unset-")
+    )
     assert first == second
 
 

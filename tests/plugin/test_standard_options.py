@@ -55,7 +55,9 @@ def test_last_failed_follows_the_mended_kernel(mixed, kernels):
 def test_stepwise(mixed, kernels):
     kernels(*CORRECT, "--sw").assert_outcomes(passed=1, failed=1)
     mixed.solve("b_wrong")
-    kernels(*CORRECT, "--sw").assert_outcomes(passed=2, deselected=1)
+    second = kernels(*CORRECT, "--sw", "-v")
+    second.assert_outcomes(passed=2)
+    assert ran(second) == ["test_correct[b_wrong-n4-w_0004]", "test_correct[c_right-n4-w_0004]"]
 
 
 def test_exit_first(mixed, kernels):
