@@ -48,8 +48,8 @@ def test_correct(solution: UnderTest, workload: Workload, cases: Cases, referenc
 def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, compare: Compare, search: SizeSearch) -> None:
     """Sizes, structures and values that the contract allows do not break it; a failure is shrunk to the smallest."""
 
-    def check(axes: Mapping[str, int], recipe: Recipe) -> None:
-        for call in solution.run(cases.drawn(axes, recipe)):
+    def check(axes: Mapping[str, int], recipe: Recipe, *, repeat: bool) -> None:
+        for call in solution.run(cases.drawn(axes, recipe, repeat=repeat)):
             compare(call, reference.answer(call.case))
 
     search.run(check)
@@ -69,4 +69,4 @@ def test_speed(  # noqa: PLR0913 - fixtures
     calls = timing.run(solution, cases, workload)
     for call in calls:
         compare(call, reference.answer(call.case))
-    timing.report(benchmark, calls)
+    timing.report(benchmark, solution, cases, workload, calls)

@@ -121,7 +121,6 @@ class Compare:
                 output,
                 self.tolerance,
                 equal_nan=truth.nan_inputs,
-                poison=math.nan,
                 inputs=case.values,
             )
             for name, output in truth.outputs.items()

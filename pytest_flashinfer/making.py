@@ -57,9 +57,11 @@ class Cases:
         recipe = _recipe_of(workload) or Recipe(self._derive(workload.uuid))
         return self._case(solve_axes(self.definition, workload.axes), recipe, workload)
 
-    def drawn(self, axes: Mapping[str, int], recipe: Recipe) -> list[Case]:
-        """Return three cases for drawn sizes: the second has other contents, the third the first's elsewhere."""
+    def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
+        """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well."""
         first = self._case(axes, recipe, None)
+        if not repeat:
+            return [first]
         return [first, *self._variants(first, ("same_ends",)), first.elsewhere()]
 
     def repeated(self, workload: Workload) -> list[Case]:

@@ -87,6 +87,9 @@ class Search:
 
     def _simplify(self) -> None:
         """Step to a simpler case as long as one fails; what hypothesis shrank by choices ends small in sizes too."""
+        verdict = getattr(self.outcome.failure, "verdict", None)
+        if verdict is not None and verdict.status == "TIMEOUT":
+            return  # each simpler case would hang as well, for as long
         while self.outcome.smallest is not None and not self._late():
             simpler = self.simpler(self.outcome.smallest)
             failing = next((drawn for drawn in simpler if self._outcome(drawn) is not None), None)

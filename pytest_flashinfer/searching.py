@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -24,7 +26,39 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.recipe import Layout, Recipe
     from pytest_flashinfer.session import FibSession
 
+SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
+REPEATED_EVERY = 4
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
+
+
+class CaseCheck(Protocol):
+    """Checks one drawn case; to `repeat`, by several calls. Raises Failed."""
+
+    def __call__(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool) -> None:
+        """Check."""
+
+
+@dataclass
+class Pace:
+    """How long cases take, and so which of them are called repeatedly; all are once a failure is to be shrunk."""
+
+    failing: bool = False
+    cases: int = 0
+    seconds: float = 0.0
+    _start: float = 0.0
+
+    @property
+    def repeat(self) -> bool:
+        """Whether the next case is called repeatedly."""
+        slow = self.seconds > SLOW_SECONDS * self.cases
+        return self.failing or not slow or self.cases % REPEATED_EVERY == 0
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.monotonic() - self._start
+        self.cases += 1
 
 
 class SizeSearch:
@@ -42,21 +76,25 @@ class SizeSearch:
         least = elements(definition, dict.fromkeys(definition.var_axes, 1))
         self.budget = 2 * least + ELEMENTS[session.device.kind]
 
-    def run(self, check: Callable[[Mapping[str, int], Recipe], None]) -> None:
+    def run(self, check: CaseCheck) -> None:
         """Search for a case in which `check` raises Failed; raises that of the smallest one found.
 
-        A case whose inputs cannot be made, or which the reference itself cannot do, is not a case.
+        A case whose inputs cannot be made, or which the reference itself cannot do, is not a case. Where calls are
+        slow, most cases are called once only: another size tells more than another call.
         """
         skipped: list[Exception] = []
+        pace = Pace()
 
         def outcome(drawn: Drawn) -> Exception | None:
             try:
-                check(*drawn)
+                with pace:
+                    check(*drawn, repeat=pace.repeat)
             except (InputsError, ReferenceFailed) as error:
                 skipped.append(error)
             except Failed as failed:
                 if failed.verdict.status == "COMPILE_ERROR":
                     raise
+                pace.failing = True
                 return failed
             return None
 

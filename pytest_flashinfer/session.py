@@ -152,18 +152,26 @@ class FibSession:
 
     @property
     def pool(self) -> Pool:
-        """The processes of this run; made when first asked for, and then torch is there as well."""
+        """The processes of this run, started when first asked for; nothing is waited for."""
         if self._pool is None:
-            import torch
-
+            from pytest_flashinfer.worker import sandbox
             from pytest_flashinfer.worker.kernel import cache_folder
             from pytest_flashinfer.worker.pool import Pool
 
-            if self.device.kind == "cpu":
-                torch.set_num_threads(1)  # the judge compares small pieces; idle threads would spin beside the kernel
+            sandbox.hide_process()
             hidden = [*self.options.definitions, *self.options.solutions, *self.options.workloads]
             self._pool = Pool(str(self.device), [*hidden, self.config.rootpath], cache_folder())
         return self._pool
+
+    @cached_property
+    def judge(self) -> Pool:
+        """The pool, with torch loaded in this process as well."""
+        pool = self.pool
+        import torch
+
+        if self.device.kind == "cpu":
+            torch.set_num_threads(1)  # the judge compares small pieces; idle threads would spin beside the kernel
+        return pool
 
     def under_test(self, key: str, definition: Definition) -> UnderTest:
         """Return a solution ready to be called; skips with the reason where it cannot run here."""
@@ -175,7 +183,7 @@ class FibSession:
         if reason is not None:
             pytest.skip(f"{key}: {reason}")
         limits = {"timeout": self.options.timeout, "build_timeout": self.options.build_timeout}
-        return UnderTest(Kernel(self.pool, definition, solution, **limits))
+        return UnderTest(Kernel(self.judge, definition, solution, **limits))
 
     def why_not(self, solution: Solution) -> str | None:
         """Return why a solution cannot run on this machine, or `None`."""
@@ -187,7 +195,7 @@ class FibSession:
         from pytest_flashinfer.judge.answers import Answers
 
         budget = (1 << 30) if self.device.kind == "cpu" else max(1 << 30, self.device.memory // 16)
-        return Answers(self.pool, definition, timeout=max(120.0, self.options.timeout), budget=budget)
+        return Answers(self.judge, definition, timeout=max(120.0, self.options.timeout), budget=budget)
 
     def reference_kernel(self, definition: Definition) -> UnderTest:
         """Return the reference as a solution, so that it is timed in the very same way."""
@@ -206,7 +214,7 @@ class FibSession:
             (source,),
             destination_passing=definition.reference_style == "destination",
         )
-        return UnderTest(Kernel(self.pool, definition, solution, timeout=max(120.0, self.options.timeout)))
+        return UnderTest(Kernel(self.judge, definition, solution, timeout=max(120.0, self.options.timeout)))
 
     def reference_latency(self, path: Path, uuid: str, measure: Callable[[], list[float]]) -> float | None:
         """Return the reference's latency on a workload in seconds, measured once; `None` where it cannot run."""

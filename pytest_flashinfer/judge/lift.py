@@ -40,7 +40,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         step = Step(op.name, op.kind, asked if asked is not None and asked.is_floating_point else None)
         if step.declared is None:
             step.declared = promote(floats)
-        if "dtype" in str(func) and op.name == "view":
+        if op.bits:
             step.declared = None
         self.plan.steps.append(step)
         self.plan.selects |= op.selects
@@ -48,9 +48,10 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.kind = Kind.ROUND
         self._lower(op, step, args)
         step.fuzzy = not all(arg.clean for arg in floats)
-        step.sums = op.name in ("logsumexp", "sum") and not floats[0].origin
-        step.sums = step.sums and (op.name == "logsumexp" or floats[0].exponential)
+        if op.name in ("logsumexp", "sum") and floats and not floats[0].origin:
+            step.sums = op.name == "logsumexp" or floats[0].exponential
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
+        step.plain = op.simple and not self.widened
         return step
 
     def _lower(self, op: Op, step: Step, args: list[Any]) -> None:
@@ -95,7 +96,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
         clean = exact and (step.kind is not Kind.MOVE or all(arg.clean for arg in floats))
         if written and isinstance(tensor, Lifted):
-            tensor.origin, tensor.clean = False, clean
+            tensor.origin, tensor.clean, tensor.exponential = False, clean, False
             return tensor
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
         if step.declared is None or (not floats and step.declared is None):

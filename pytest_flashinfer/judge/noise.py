@@ -9,10 +9,12 @@ import torch
 
 from .floats import is_narrow
 from .lifted import Lifted, flatten, replace, short, tag
-from .ops import Kind, Op, magnitude
+from .ops import Kind, Op, describe, magnitude
 from .wide import Step, WideMode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .lift import Plan
 
 _ROOT3 = math.sqrt(3.0)
@@ -51,6 +53,28 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         self._sums: torch.Tensor | None = None
         self._held: torch.Tensor | None = None
         self._keyed = plan.selects and wide is torch.float64
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run one operation; where it only moves wide tensors, straight away."""
+        step = self.plan.steps[self.place] if self.place < len(self.plan.steps) else _UNKNOWN
+        if not step.plain or step.name != describe(func).name:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        self.place += 1
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            return self._tagged(result, step)
+        if isinstance(result, (list, tuple)):
+            done = [self._tagged(item, step) for item in result]
+            return done if type(result) is list else tuple(done) if type(result) is tuple else type(result)(*done)
+        return result
+
+    @staticmethod
+    def _tagged(item: Any, step: Step) -> Any:
+        if not isinstance(item, torch.Tensor) or not item.is_floating_point():
+            return item
+        return tag(item, step.declared or torch.float32, origin=False, clean=not step.noisy)
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Round or disturb arguments, and work out how large the result's own error is."""

@@ -58,6 +58,8 @@ class Op:
     view: bool
     composite: bool
     selects: bool
+    bits: bool  # views the bits as another dtype
+    simple: bool  # moves values, and neither writes, nor casts, nor makes any
 
 
 _cache: dict[Any, Op] = {}
@@ -82,13 +84,19 @@ def _describe(func: Any) -> Op:
     )
     returns_alias = any(item.alias_info is not None for item in schema.returns)
     key = torch._C.DispatchKey.CompositeImplicitAutograd  # noqa: SLF001 - under inference mode composites arrive whole
+    kind = _KINDS.get(base, Kind.SMOOTH)
+    composite = bool(func.has_kernel_for_dispatch_key(key))
+    bits = base == "view" and func._overloadname == "dtype"  # noqa: SLF001
+    casts = any(arg.name == "dtype" for arg in schema.arguments)
     return Op(
         name=base,
-        kind=_KINDS.get(base, Kind.SMOOTH),
+        kind=kind,
         writes=writes,
         view=returns_alias and not writes,
-        composite=bool(func.has_kernel_for_dispatch_key(key)),
+        composite=composite,
         selects=base in _TIES,
+        bits=bits,
+        simple=kind is Kind.MOVE and not (writes or composite or casts or bits),
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_SMALL = 1 << 18  # elements of all inputs that one thread handles best
 PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
@@ -52,6 +53,13 @@ class Built:
     def __init__(self, function: Callable[..., Any], style: str) -> None:
         self.function = function
         self.style = style
+        self.threads = torch.get_num_threads()
+
+    def use_threads(self, elements: int) -> None:
+        """Work on small tensors alone: waking other threads takes longer, most of all on a busy machine."""
+        threads = 1 if elements < _SMALL else self.threads
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
 
 def warm(device: str) -> None:
@@ -85,6 +93,7 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
     """Evaluate the reference on the inputs in the arena and write what was asked for. Raises `OracleError`."""
     assert isinstance(kernel, Built)
     inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
+    kernel.use_threads(sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor)))
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
     options = {
         key: request[key]

@@ -84,7 +84,7 @@ class Reference:
         }
 
     def _call(self, inputs: Mapping[str, Any]) -> Results:
-        torch.manual_seed(self.seed)
+        _seed(self.device, self.seed)
         given = dict(inputs)
         for spec in self.outputs.values():
             if spec.param and isinstance(given.get(spec.param), torch.Tensor):
@@ -107,6 +107,13 @@ class Reference:
         if spec.shape is not None and tuple(value.shape) != shape:
             raise InvalidReferenceError(f"the reference gives {name} as {list(value.shape)}, declared {list(shape)}")
         return value if value.dtype == dtype else value.to(dtype)
+
+
+def _seed(device: torch.device, seed: int) -> None:
+    """Seed the default generators that the reference may draw from (`torch.manual_seed` is slow without a card)."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,7 @@ class Step:
     `low`: (position, dtype) of the arguments that a kernel may hold in a 16-bit dtype, or that the reference itself
     rounds; an 8-bit dtype means that the rounding is part of the truth. `fuzzy`: the float arguments are not exact.
     `sums`: adds up exponentials, which a kernel that holds them in 16 bits for a product may add up in that form.
+    `plain`: only moves wide tensors, so that nothing is to be done around it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Step:
     low: tuple[tuple[int, torch.dtype], ...] = ()
     fuzzy: bool = True
     sums: bool = False
+    plain: bool = False
 
 
 class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -45,6 +47,7 @@ class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, wide: torch.dtype = torch.float64) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.wide = wide
+        self.widened = False  # whether an argument of the present operation came from outside
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -73,14 +76,15 @@ class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if op.name.startswith("_scaled_dot_product"):
             with self:
                 return plain_attention(op.name, args, kwargs)
+        self.widened = False
+        for place in op.writes:
+            target = kwargs.get("out") if place < 0 else args[place] if place < len(args) else None
+            if isinstance(target, torch.Tensor) and not isinstance(target, Lifted) and target.is_floating_point():
+                raise LiftError(f"{op.name} writes into a tensor that was made outside the reference")
         return self._run(func, op, [self._widen(arg) for arg in args], kwargs)
 
     def _run(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
-        asked = self._retarget(func, op, values, kwargs)
-        for place in op.writes:
-            target = kwargs.get("out") if place < 0 else values[place] if place < len(values) else None
-            if isinstance(target, torch.Tensor) and not isinstance(target, Lifted) and target.is_floating_point():
-                raise LiftError(f"{op.name} writes into a tensor that was made outside the reference")
+        asked = self._retarget(op, values, kwargs)
         step = self.before(func, op, values, asked)
         if op.name == "_to_copy" and isinstance(values[0], Lifted) and kwargs.get("dtype") is self.wide:
             result = func(values[0], **kwargs) if "device" in kwargs else torch.Tensor.clone(values[0])
@@ -103,15 +107,16 @@ class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(value, torch.Tensor):
             if isinstance(value, Lifted) or not value.is_floating_point():
                 return value
+            self.widened = True
             return tag(value.to(self.wide), value.dtype, origin=True, clean=True)
         if type(value) in (list, tuple):
             return type(value)(self._widen(item) for item in value)
         return value
 
-    def _retarget(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
+    def _retarget(self, op: Op, values: list[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
         """Replace a requested floating dtype by the wide one and return the request."""
         asked = kwargs.get("dtype")
-        if str(func) == "aten.view.dtype":
+        if op.bits:
             if isinstance(values[0], Lifted) and values[1] != values[0].declared:
                 raise LiftError(f"the bits of a {values[0].declared} tensor are viewed as {values[1]}")
             return None

@@ -64,7 +64,8 @@ def caches(folder: str, private: str) -> dict[str, str]:
 def visible_device(environ: Mapping[str, str], device: str) -> dict[str, str]:
     """Return the variables that make `device` (`cpu`, `cuda`, `cuda:N`) the only card of a worker, its `cuda:0`."""
     if device == "cpu":
-        return {"TRITON_INTERPRET": "1"}
+        # Idle threads that spin would take the judge's core; the two never compute at the same time.
+        return {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": environ.get("OMP_WAIT_POLICY", "PASSIVE")}
     index = int(device.partition(":")[2] or 0)
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     cards = [card.strip() for card in listed.split(",")] if listed else []

@@ -38,6 +38,7 @@ class Activity:
 
     seconds: float
     kernels: tuple[str, ...]
+    kernel_seconds: tuple[float, ...]
     late: bool
     window: float
 
@@ -73,11 +74,13 @@ def assign(marks: Sequence[Mark], records: Iterable[Record], value: int) -> list
 def _activity(own: list[Record], before: Record, after: Record) -> Activity:
     window = (after.start - before.end) * 1e-9
     if not own:
-        return Activity(0.0, (), late=False, window=window)
+        return Activity(0.0, (), (), late=False, window=window)
     start, end = min(record.start for record in own), max(record.end for record in own)
     late = end > after.start + _SLACK or own[-1].correlation > after.correlation
-    names = tuple(record.name for record in sorted(own, key=_start))
-    return Activity((end - start) * 1e-9, names, late, window)
+    ordered = sorted(own, key=_start)
+    names = tuple(record.name for record in ordered)
+    each = tuple((record.end - record.start) * 1e-9 for record in ordered)
+    return Activity((end - start) * 1e-9, names, each, late, window)
 
 
 _start, _correlation = attrgetter("start"), attrgetter("correlation")

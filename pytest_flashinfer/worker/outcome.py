@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from pytest_flashinfer.worker.clock import Span
+
 _LATE = "output {} changed after the call had returned: its work was not complete on the caller's stream"
 
 
@@ -23,8 +25,8 @@ class RunResult:
     among them.
     `violations` is empty for a call that kept the rules; a late change that shows only during the next call is added
     to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
-    `missing` are optional outputs that were left out. Seconds are of the call alone; `device_seconds`, `kernels` and
-    `late` come with timed calls, once `Runner.read_clock` was called. `round_trip` is how long
+    `missing` are optional outputs that were left out. Seconds are of the call alone; `span` comes with timed
+    calls, once `Runner.read_clock` was called. `round_trip` is how long
     the judge waited for the answer by its own clock: no call took longer. `log` is what the worker printed.
     """
 
@@ -34,9 +36,18 @@ class RunResult:
     missing: tuple[str, ...] = ()
     host_seconds: float = 0.0
     round_trip: float = 0.0
-    device_seconds: float | None = None
-    kernels: tuple[str, ...] = ()
+    span: Span | None = None
     log: str = ""
+
+    @property
+    def device_seconds(self) -> float | None:
+        """The time of a timed call by the worker's clock, in seconds."""
+        return None if self.span is None else self.span.seconds
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """What ran on the card during a timed call, in order of start."""
+        return () if self.span is None else self.span.kernels
 
     def add_late(self, names: Iterable[str]) -> None:
         """Note that these outputs were still being written when the call returned, once for each."""

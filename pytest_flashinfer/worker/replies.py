@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.log import printable
 from pytest_flashinfer.worker.pristine import Violation
 
@@ -37,6 +38,21 @@ def problems(reply: Mapping[str, Any]) -> list[Violation]:
     """Return what the worker found wrong with a result (kind, output, message); rows of another form are dropped."""
     rows = [row for row in as_list(reply.get("problems")) if isinstance(row, list) and len(row) == 3]  # noqa: PLR2004
     return [Violation(*(printable(str(part)[:_CUT]) for part in row)) for row in rows]
+
+
+def span(reply: Mapping[str, Any]) -> Span:
+    """Return what a worker's clock said about one call."""
+    each = tuple(float(value) for value in as_list(reply.get("kernel_seconds")) if isinstance(value, (int, float)))
+    source = reply.get("source")
+    return Span(
+        seconds(reply, "seconds"),
+        seconds(reply, "host_seconds"),
+        *(None if reply.get(key) is None else seconds(reply, key) for key in ("event_seconds", "wall_seconds")),
+        kernels=names(reply, "kernels"),
+        kernel_seconds=each,
+        late=reply.get("late") is True,
+        source=source if source in ("cupti", "events") else "wall",
+    )
 
 
 def seconds(reply: Mapping[str, Any], key: str) -> float:

@@ -118,9 +118,8 @@ class Runner:
             if len(spans) != len(results):
                 raise WorkerDied("sent garbage: not one span for each timed call", self.worker.take_log())
             for result, span in zip(results, spans, strict=True):
-                result.device_seconds = replies.seconds(span, "seconds")
-                result.kernels = replies.names(span, "kernels")
-                if span.get("late") is True:
+                result.span = replies.span(span)
+                if result.span.late:
                     result.add_late(result.outputs)
         self._timed.clear()
 
