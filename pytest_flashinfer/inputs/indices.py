@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from typing import TYPE_CHECKING, Final
 
@@ -33,7 +34,7 @@ def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     """
     count, limit = setting.shape(name)[0], _limit(setting, name)
     if count and not limit:
-        raise AxisConflict(f"{name} < pages", f"{count} page indices", f"{limit} pages")
+        raise _nothing_to_point_at(setting, name, f"{count} page indices")
     if setting.structure == "identity":
         return torch.arange(count) % max(limit, 1)
     ids = sample(setting, count, limit)
@@ -60,7 +61,7 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     """Return a table of pages: distinct ones up to each length, then -1 or the id of a page nobody owns."""
     shape, limit = setting.shape(name), _limit(setting, name)
     if math.prod(shape) and not limit:
-        raise AxisConflict(f"{name} < pages", f"a table of {shape[-1]} pages a sequence", f"{limit} pages")
+        raise _nothing_to_point_at(setting, name, f"a table of {shape[-1]} pages a sequence")
     known = found.kv is not None and len(found.kv) == shape[0]
     lengths = found.kv if known and found.kv is not None else [shape[-1] * found.page_size] * shape[0]
     used = [min(shape[-1], -(-n // found.page_size)) for n in lengths]
@@ -81,7 +82,7 @@ def slots(setting: Setting, name: str) -> torch.Tensor:
     shape, limit = setting.shape(name), _limit(setting, name)
     count = math.prod(shape)
     if count and not limit:
-        raise AxisConflict(f"{name} < slots", f"{count} slots are used", f"{limit} there are")
+        raise _nothing_to_point_at(setting, name, f"{count} slots")
     ids = torch.arange(count) % limit if setting.structure == "identity" and limit else sample(setting, count, limit)
     if setting.plan.roles[name].padded and count > limit:
         ids[limit:] = -1
@@ -177,6 +178,12 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     if flat.numel() > 1 and top > 1:
         flat[setting.rng.randrange(flat.numel())] = top - 1
     return ids
+
+
+def _nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConflict:
+    limit = setting.plan.roles[name].limit
+    bound = ast.unparse(limit) if limit is not None else "entries"
+    return AxisConflict(f"{name} < {bound}", entries, f"{bound} = {_limit(setting, name)}")
 
 
 def _limit(setting: Setting, name: str) -> int:
