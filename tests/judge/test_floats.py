@@ -1,0 +1,71 @@
+"""Spacing, overflow and codes of the formats, against torch's own arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_flashinfer.judge import floats
+
+FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+NARROW = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+
+
+def one(value: float) -> torch.Tensor:
+    return torch.tensor([value], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(value=st.floats(allow_nan=False, allow_infinity=False, width=32))
+def test_spacing_is_the_gap_to_the_next_number(name: str, value: float) -> None:
+    there = one(value).to(FORMATS[name])
+    if not bool(there.isfinite().all()) or abs(there.item()) >= floats.largest(name):
+        return
+    gap = torch.nextafter(there, torch.full_like(there, math.inf).copysign(there)).double() - there.double()
+    assert float(floats.spacing(there.double(), name)) == abs(float(gap))
+
+
+@pytest.mark.parametrize("name", [*FORMATS, *NARROW])
+@given(value=st.floats(allow_nan=False, allow_infinity=False, width=32))
+def test_rounding_errs_by_half_a_spacing_at_most(name: str, value: float) -> None:
+    there = one(value).to({**FORMATS, **NARROW}[name]).double()
+    if abs(value) < floats.overflow_at(name) and abs(float(there)) <= floats.largest(name):
+        assert abs(float(there) - value) <= float(floats.spacing(one(value), name)) / 2
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_overflow_begins_half_a_spacing_above_the_largest(name: str) -> None:
+    edge = floats.overflow_at(name)
+    assert bool(one(edge).to(FORMATS[name]).isinf())
+    assert bool(one(edge * (1 - 2.0**-20)).to(FORMATS[name]).isfinite())
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.bfloat16])
+def test_codes_of_neighbours_differ_by_one(dtype: torch.dtype) -> None:
+    bits = dtype.itemsize * 8
+    raw = torch.arange(0, 1 << (bits - 1), dtype=torch.int32)
+    values = raw.to(torch.uint8 if bits == 8 else torch.int16).view(dtype)
+    finite = values[values.float().isfinite()]
+    both = torch.cat([-finite.float().flip(0), finite.float()]).to(dtype)
+    steps = floats.code_order(both).diff()
+    assert set(steps.tolist()) == {0, 1}  # 0 between the two zeros
+    assert int((steps == 0).sum()) == 1
+
+
+@given(st.lists(st.integers(0, 255), min_size=1, max_size=8))
+def test_packed_codes_unpack_low_nibble_first(codes: list[int]) -> None:
+    packed = torch.tensor(codes, dtype=torch.uint8)
+    ints = floats.unpack(packed, "int4").tolist()
+    assert ints == [n - 16 if n >= 8 else n for code in codes for n in (code & 15, code >> 4)]
+    reals = floats.unpack(packed, "float4_e2m1")
+    table = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
+    assert reals.tolist() == [math.copysign(table[n & 7], 7.5 - n) for code in codes for n in (code & 15, code >> 4)]
+
+
+def test_representable() -> None:
+    assert floats.representable(torch.tensor([1.0, 0.5, math.nan, math.inf]).double(), torch.bfloat16)
+    assert not floats.representable(torch.tensor([1.001]).double(), torch.bfloat16)

@@ -1,0 +1,235 @@
+"""References run wide: what is lifted, what is kept, and what is said where lifting is impossible."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.reference import InvalidReferenceError
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, exact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TABLE = torch.full((8,), 0.5)
+
+
+def judge(
+    function: Callable[..., Any], dtype: str = "float32", shape: tuple[int, ...] = (4, 8), **inputs: Any
+) -> OutputTruth:
+    if not inputs:
+        inputs = {"x": torch.randn(4, 8, generator=torch.Generator().manual_seed(3)).bfloat16()}
+    return evaluate(function, inputs, {"y": OutputSpec(dtype, shape)}).outputs["y"]
+
+
+def asserting(x: torch.Tensor) -> torch.Tensor:
+    assert x.element_size() == 2
+    return x.float()
+
+
+def half_way(x: torch.Tensor) -> torch.Tensor:
+    return (x.float() / 3).half().float() * 3
+
+
+LIFTED: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "to": (lambda x: x.to(torch.float32) / 3, lambda x: x / 3),
+    "float": (lambda x: x.float() / 3, lambda x: x / 3),
+    "type": (lambda x: x.type(torch.FloatTensor) / 3, lambda x: x / 3),
+    "type_as": (lambda x: (x / 3).type_as(x), lambda x: x / 3),
+    "double": (lambda x: x.double() / 3, lambda x: x / 3),
+    "half in between": (half_way, lambda x: x),
+    "in its own dtype": (lambda x: (x / 3).to(x.dtype), lambda x: x / 3),
+    "created": (lambda x: x + torch.full((8,), 0.1, dtype=torch.float32), lambda x: x + 0.1),
+    "created like": (lambda x: torch.zeros_like(x) + x / 3, lambda x: x / 3),
+    "arange": (lambda x: x * torch.arange(8, dtype=torch.float16) / 7, lambda x: x * torch.arange(8.0).double() / 7),
+    "tensor": (lambda x: x * torch.tensor(0.1), lambda x: x * 0.1),
+    "softmax with a dtype": (lambda x: torch.softmax(x, -1, dtype=torch.float32), lambda x: torch.softmax(x, -1)),
+    "logsumexp": (lambda x: x - torch.logsumexp(x.float(), -1, keepdim=True), lambda x: torch.log_softmax(x, -1)),
+    "ints promoted": (lambda x: torch.arange(8) / 3 + x, lambda x: torch.arange(8).double() / 3 + x),
+    "python scalar": (lambda x: x * float(x.shape[1]) ** -0.5, lambda x: x / math.sqrt(8)),
+    "masked": (lambda x: torch.where(x > 0, x.float() / 3, -1.0), lambda x: torch.where(x > 0, x / 3, -1.0)),
+    "fused norm": (lambda x: F.rms_norm(x.float(), (8,), eps=1e-5), lambda x: F.rms_norm(x, (8,), eps=1e-5)),
+    "inference mode": (torch.inference_mode()(lambda x: F.linear(x.float(), torch.eye(8) / 3)), lambda x: x / 3),
+    "a table made at import": (lambda x: x * TABLE, lambda x: x * TABLE.double()),
+    "sorted": (lambda x: (x.float() / 3).sort(dim=-1).values, lambda x: (x / 3).sort(dim=-1).values),
+}
+
+
+@pytest.mark.parametrize("name", LIFTED)
+def test_the_truth_is_the_formula_in_float64(name: str) -> None:
+    function, formula = LIFTED[name]
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(3)).bfloat16()
+    found = judge(function, x=x)
+    assert found.how == "lifted"
+    assert found.wide is not None
+    torch.testing.assert_close(found.wide, formula(x.double()), rtol=1e-12, atol=1e-14)
+
+
+def test_rows_written_in_place_into_a_narrow_output_are_not_rounded() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(4, 8, dtype=x.dtype)
+        for row in range(4):
+            out[row] = (x[row].float() / 3).to(x.dtype)
+        out[:, 0].copy_(x[:, 0] / 3)
+        out[torch.tensor([1]), :] = x[1] / 3
+        return out
+
+    x = torch.randn(4, 8).bfloat16()
+    assert torch.equal(judge(run, "bfloat16", x=x).wide, x.double() / 3)
+
+
+def test_destination_style_writes_into_wide_outputs() -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> None:
+        y.copy_(x.float() / 3)
+
+    x = torch.randn(4, 8).bfloat16()
+    specs = {"y": OutputSpec("bfloat16", (4, 8))}
+    found = evaluate(run, {"x": x}, specs, style="destination").outputs["y"]
+    assert torch.equal(found.wide, x.double() / 3)
+    assert torch.equal(found.native, (x.float() / 3).bfloat16())
+
+
+def test_an_input_written_in_place_is_a_copy_in_every_run() -> None:
+    def run(x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        state += x
+        return state * 2
+
+    x, state = torch.randn(4, 8), torch.randn(4, 8)
+    specs = {"y": OutputSpec("float32", (4, 8)), "new_state": OutputSpec("float32", (4, 8), param="state")}
+    found = evaluate(run, {"x": x, "state": state.clone()}, specs).outputs
+    assert torch.equal(found["new_state"].wide, x.double() + state.double())
+    assert torch.equal(found["y"].native, (x + state) * 2)
+
+
+def test_attention_is_taken_apart() -> None:
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    q, k, v = (torch.randn(1, 2, 5, 8).half() for _ in range(3))
+    found = judge(run, "float16", (1, 2, 5, 8), q=q, k=k, v=v)
+    scores = (q.double() @ k.double().mT / math.sqrt(8)).masked_fill(
+        ~torch.ones(5, 5, dtype=torch.bool).tril(), -math.inf
+    )
+    torch.testing.assert_close(found.wide, torch.softmax(scores, -1) @ v.double())
+
+
+def test_dtype_questions_get_the_native_answer() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        assert x.dtype == torch.bfloat16
+        assert x.float().dtype == torch.float32
+        assert (x @ x.T).dtype == torch.bfloat16
+        assert torch.zeros(2, dtype=x.dtype).dtype == torch.bfloat16
+        return (x / 3).float()
+
+    assert judge(run).how == "lifted"
+
+
+def test_quantisation_to_eight_bits_is_kept_and_the_last_rounding_is_not() -> None:
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scale = x.float().abs().amax(-1, keepdim=True) / 448
+        codes = (x.float() / scale).to(torch.float8_e4m3fn)
+        return codes, codes.float() * scale
+
+    x = torch.randn(4, 8).bfloat16()
+    specs = {"codes": OutputSpec("float8_e4m3fn", (4, 8)), "back": OutputSpec("float32", (4, 8))}
+    found = evaluate(run, {"x": x}, specs).outputs
+    scale = x.double().abs().amax(-1, keepdim=True) / 448
+    assert torch.allclose(found["codes"].wide, x.double() / scale)
+    assert torch.allclose(found["back"].wide, (x.double() / scale).to(torch.float8_e4m3fn).double() * scale)
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (lambda x: x.view(torch.int16).bitwise_and(-2).view(torch.bfloat16).float(), "bits of a"),
+        (lambda x: x + TABLE.fill_(0.5), "made outside the reference"),
+        (asserting, "AssertionError"),
+    ],
+)
+def test_where_lifting_fails_the_reference_is_the_truth_and_says_why(run: Callable[..., Any], reason: str) -> None:
+    found = judge(run)
+    assert found.how.startswith("native: ")
+    assert reason in found.how
+    assert found.wide is None
+    assert found.allowance is not None
+
+
+def test_a_budget_too_small_says_so() -> None:
+    x = torch.randn(64, 64)
+    found = evaluate(lambda x: x / 3, {"x": x}, {"y": OutputSpec("float32", (64, 64))}, budget=1 << 10)
+    assert found.how == "native: float64 copies need 0 MiB, the budget is 0 MiB"
+    half = evaluate(lambda x: x / 3, {"x": x.half()}, {"y": OutputSpec("float16", (64, 64))}, budget=100_000)
+    assert half.how == "lifted to float32 (memory)"
+
+
+def test_small_integers_make_the_bound_collapse() -> None:
+    a, b = (torch.randint(-4, 5, (16, 128)).half() for _ in range(2))
+    found = evaluate(lambda a, b: a @ b.T, {"a": a, "b": b}, {"c": OutputSpec("float16", (16, 16))})
+    assert exact(found)
+    output = found.outputs["c"]
+    assert bool((output.allowance <= 0.52 * output.wide.abs().clamp_min(1) * 2.0**-10).all())
+    noisy = evaluate(lambda a, b: a @ b.T, {"a": a / 3, "b": b}, {"c": OutputSpec("float16", (16, 16))})
+    assert not exact(noisy)
+
+
+def test_operands_held_in_sixteen_bits_are_credited_only_where_asked() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.float(), -1) @ x.float().T
+
+    x = torch.randn(16, 16).bfloat16()
+    specs = {"y": OutputSpec("float32", (16, 16))}
+    working = evaluate(run, {"x": x}, specs).outputs["y"].allowance
+    strict = evaluate(run, {"x": x}, specs, operands="exact").outputs["y"].allowance
+    assert working.median() > 100 * strict.median()
+
+
+def test_a_product_of_inputs_gets_no_credit() -> None:
+    a, b = torch.randn(16, 64), torch.randn(16, 64)
+    specs = {"c": OutputSpec("bfloat16", (16, 16))}
+    found = evaluate(lambda a, b: (a @ b.T).bfloat16(), {"a": a, "b": b}, specs).outputs["c"]
+    rounded = (a.bfloat16().double() @ b.bfloat16().double().T).bfloat16()
+    assert bool(((rounded.double() - found.wide).abs() > found.allowance).any())
+
+
+def test_a_reference_that_rounds_on_the_way_accepts_both_ways() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return (x / 3) * 1.7
+
+    x = torch.randn(64, 64).bfloat16()
+    found = evaluate(run, {"x": x}, {"y": OutputSpec("bfloat16", (64, 64))}).outputs["y"]
+    for value in (run(x), (x.float() / 3 * 1.7).bfloat16()):
+        assert bool(((value.double() - found.wide).abs() <= found.allowance).all())
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (lambda x: x.undefined, "AttributeError"),
+        (lambda x: (x, x), "2 values for 1 outputs"),
+        (lambda x: None, "returns no y"),
+        (lambda x: x[:2], "as \\[2, 8\\], declared \\[4, 8\\]"),
+        (lambda x: x.mul_(2), "writes into its input x"),
+    ],
+)
+def test_a_reference_that_breaks_its_contract_is_invalid(run: Callable[..., Any], words: str) -> None:
+    with pytest.raises(InvalidReferenceError, match=words):
+        judge(run, "bfloat16")
+
+
+def test_optional_outputs_and_scalars() -> None:
+    specs = {"s": OutputSpec("float32", None), "t": OutputSpec("float32", (2,), optional=True)}
+    found = evaluate(lambda x, flag: (float(x.sum()), None), {"x": torch.ones(3), "flag": None}, specs).outputs
+    assert float(found["s"].native) == 3.0
+    assert found["t"].native is None
+
+
+def test_two_calls_give_the_same_truth() -> None:
+    x = torch.randn(8, 32).half()
+    specs = {"y": OutputSpec("float16", (8, 32))}
+    one, two = (evaluate(lambda x: torch.softmax(x, -1), {"x": x}, specs, seed=5).outputs["y"] for _ in range(2))
+    assert torch.equal(one.allowance, two.allowance)

@@ -1,0 +1,72 @@
+"""Values that the reference's own rounding decides: no honest kernel is failed for them, no stated order is dropped."""
+
+from __future__ import annotations
+
+import torch
+
+from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.truth import OutputSpec, inadmissible
+
+
+def routing(logits: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scores = torch.softmax(logits @ weight, -1)
+    found = torch.sort(scores, dim=-1, descending=True, stable=True)
+    return found.values[:, :2], found.indices[:, :2].int()
+
+
+def specs(rows: int) -> dict[str, OutputSpec]:
+    return {"w": OutputSpec("float32", (rows, 2)), "ids": OutputSpec("int32", (rows, 2))}
+
+
+def test_rows_decided_by_rounding_are_left_out_with_their_weights() -> None:
+    weight = torch.randn(16, 8, generator=torch.Generator().manual_seed(1))
+    weight[:, 3] = weight[:, 5] * (1 + 2.0**-23)
+    logits = torch.randn(64, 16, generator=torch.Generator().manual_seed(2))
+    found = evaluate(routing, {"x": logits, "w": weight}, specs(64))
+    undecided = found.outputs["ids"].undecided
+    assert undecided is not None
+    doubtful = undecided.any(dim=1)
+    assert 0 < int(doubtful.sum()) < 64
+    swapped = found.outputs["ids"].native.clone()
+    swapped[doubtful] = swapped[doubtful].flip(1)
+    assert compare(swapped, found.outputs["ids"]).ok
+    wrong = found.outputs["ids"].native.clone()
+    wrong[~doubtful] = wrong[~doubtful].flip(1)
+    assert not compare(wrong, found.outputs["ids"]).ok
+
+
+def test_exact_ties_keep_the_stated_order() -> None:
+    logits = torch.tensor([[1.0, 2.0, 2.0, 0.0], [3.0, 3.0, 3.0, 3.0]])
+
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scores = torch.softmax(x, -1)
+        ids = torch.sort(scores, dim=-1, descending=True, stable=True).indices[:, :2]
+        return scores.gather(1, ids), ids.int()
+
+    found = evaluate(run, {"x": logits}, specs(2))
+    assert found.outputs["ids"].undecided is None
+    assert compare(torch.tensor([[1, 2], [0, 1]]).int(), found.outputs["ids"]).ok
+    assert not compare(torch.tensor([[2, 1], [0, 1]]).int(), found.outputs["ids"]).ok
+
+
+def test_overflow_of_the_reference_is_inadmissible() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return (x * x).mean(-1, keepdim=True).sqrt()
+
+    x = torch.full((2, 4), 300.0).half()
+    found = evaluate(run, {"x": x}, {"y": OutputSpec("float16", (2, 1))})
+    assert "finite in only one" in (inadmissible(found) or "")
+    assert compare(torch.full((2, 1), 300.0).half(), found.outputs["y"]).ok
+    assert compare(torch.full((2, 1), torch.inf).half(), found.outputs["y"]).ok
+    assert inadmissible(evaluate(run, {"x": x / 300}, {"y": OutputSpec("float16", (2, 1))})) is None
+
+
+def test_nan_for_finite_inputs_is_inadmissible_and_for_nan_inputs_is_not() -> None:
+    specs_ = {"y": OutputSpec("float32", (2, 4))}
+    x = torch.tensor([[1.0, -1.0, 2.0, 3.0], [1.0, 1.0, 1.0, 1.0]])
+    assert "NaN or inf" in (inadmissible(evaluate(lambda x: x.sqrt(), {"x": x}, specs_)) or "")
+    x[0, 1] = torch.nan
+    found = evaluate(lambda x: x.sqrt(), {"x": x}, specs_)
+    assert inadmissible(found) is None
+    assert found.nan_inputs

@@ -1,0 +1,86 @@
+"""The handler in the reference's worker: builds, evaluates, writes into the arena what was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_flashinfer.judge import oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SOURCE = "import torch\n\ndef run(x, scale, mask):\n    y = x.float() * scale\n    return y.to(x.dtype), y.argmax(-1)\n"
+
+
+class Memory:
+    """Slots that are tensors."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, torch.Tensor] = {}
+
+    def slot(self, tensor: torch.Tensor) -> dict[str, Any]:
+        at = len(self.tensors)
+        self.tensors[at] = tensor
+        return {"at": at, "size": list(tensor.shape)}
+
+    def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
+        return self.tensors[slot["at"]]
+
+
+def request(memory: Memory, x: torch.Tensor) -> dict[str, Any]:
+    def output(name: str, dtype: str, shape: list[int], **slots: torch.Tensor) -> dict[str, Any]:
+        parts = {part: memory.slot(slots[part]) if part in slots else None for part in oracle.PARTS}
+        return {"name": name, "dtype": dtype, "shape": shape, "optional": False, "param": None, **parts}
+
+    y = {"native": torch.zeros_like(x), "wide": torch.zeros(x.shape), "allowance": torch.zeros(x.shape)}
+    ids = {"native": torch.zeros(x.shape[0], dtype=torch.int64), "undecided": torch.ones(x.shape[0], dtype=torch.bool)}
+    return {
+        "inputs": [
+            {"name": "x", "slot": memory.slot(x)},
+            {"name": "scale", "float": (1 / 3).hex()},
+            {"name": "mask", "value": None},
+        ],
+        "outputs": [output("y", "float16", list(x.shape), **y), output("ids", "int64", [x.shape[0]], **ids)],
+        "seed": 3,
+        "operands": "working",
+        "budget": None,
+    }
+
+
+def test_the_truth_is_written_and_described(tmp_path: Path) -> None:
+    built = oracle.build({"reference": SOURCE}, tmp_path, "cpu")
+    memory = Memory()
+    x = torch.randn(3, 16).half()
+    asked = request(memory, x)
+    reply = oracle.call(built, asked, memory)
+    assert reply["how"] == "lifted"
+    facts = reply["outputs"][0]
+    assert (facts["name"], facts["present"], facts["wide"], facts["undecided"]) == ("y", True, True, False)
+    assert torch.allclose(memory.tensor(asked["outputs"][0]["wide"]), x.float() / 3)
+    assert bool((memory.tensor(asked["outputs"][0]["allowance"]) > 0).all())
+    assert torch.equal(memory.tensor(asked["outputs"][1]["native"]), x.argmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "words"),
+    [
+        ("def run(x:", "run", "does not load: SyntaxError"),
+        ("import nowhere_at_all", "run", "does not load: ModuleNotFoundError"),
+        (SOURCE, "forward", "has no function forward"),
+    ],
+)
+def test_a_reference_that_cannot_be_built(tmp_path: Path, source: str, entry: str, words: str) -> None:
+    with pytest.raises(oracle.OracleError, match=words) as caught:
+        oracle.build({"reference": source, "entry": entry}, tmp_path, "cpu")
+    assert caught.value.kind == "reference"
+
+
+def test_a_reference_that_raises(tmp_path: Path) -> None:
+    built = oracle.build({"reference": "def run(x, scale, mask):\n    return x @ x"}, tmp_path, "cpu")
+    memory = Memory()
+    with pytest.raises(oracle.OracleError, match="RuntimeError"):
+        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)

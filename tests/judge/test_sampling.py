@@ -1,0 +1,117 @@
+"""Sampled ids: the distribution is read from the reference, honest samplers pass, others do not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.sampling import FALSE_ALARM, Draws, upper_tail
+from pytest_flashinfer.judge.truth import SAMPLED, OutputSpec, OutputTruth
+from pytest_flashinfer.judge.vacuity import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS, IDS = 48, 31
+
+
+def probabilities() -> torch.Tensor:
+    return torch.softmax(2 * torch.randn(ROWS, IDS, generator=torch.Generator().manual_seed(4)), -1)
+
+
+def top_k_in_order(probs: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    ordered, ids = torch.sort(probs, dim=-1, descending=True, stable=True)
+    kept = torch.where(torch.arange(IDS)[None, :] < k[:, None], ordered, 0.0)
+    return ids.gather(1, torch.multinomial(kept, 1))[:, 0]
+
+
+def top_k_row_by_row(probs: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    samples = torch.empty(ROWS, dtype=torch.int64)
+    for row in range(ROWS):
+        if int(k[row]) == 1:
+            samples[row] = probs[row].argmax()
+            continue
+        limit = probs[row].sort(descending=True).values[int(k[row]) - 1]
+        samples[row] = torch.multinomial(torch.where(probs[row] >= limit, probs[row], 0.0), 1).squeeze(0)
+    return samples
+
+
+def by_noise(probs: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    del k
+    return (probs / torch.empty_like(probs).exponential_()).argmax(-1)
+
+
+def truth_of(reference: Callable[..., torch.Tensor]) -> OutputTruth:
+    k = torch.arange(ROWS) % 9 + 1
+    specs = {"samples": OutputSpec("int64", (ROWS,))}
+    found = evaluate(reference, {"probs": probabilities(), "k": k}, specs, sampling=True)
+    assert found.how == SAMPLED
+    assert probe(found) == []
+    return found.outputs["samples"]
+
+
+@pytest.mark.parametrize("reference", [top_k_in_order, top_k_row_by_row])
+def test_the_distribution_is_read_where_it_is_drawn_from(reference: Callable[..., torch.Tensor]) -> None:
+    truth = truth_of(reference)
+    assert truth.probabilities is not None
+    k = torch.arange(ROWS) % 9 + 1
+    ordered = probabilities().sort(-1, descending=True)
+    expected = torch.where(torch.arange(IDS)[None, :] < k[:, None], ordered.values, 0.0)
+    expected = torch.zeros(ROWS, IDS).scatter_(1, ordered.indices, expected / expected.sum(-1, keepdim=True))
+    torch.testing.assert_close(truth.probabilities, expected)
+
+
+def rounds(truth: OutputTruth, sample: Callable[[], torch.Tensor], number: int = 25) -> str:
+    draws: dict[str, Draws] = {}
+    torch.manual_seed(9)
+    for _ in range(number):
+        found = compare(sample(), truth, draws=draws)
+        if not found.ok:
+            return found.text
+    return ""
+
+
+def test_honest_samplers_pass() -> None:
+    truth = truth_of(top_k_in_order)
+    assert truth.probabilities is not None
+    mass = truth.probabilities
+    assert rounds(truth, lambda: torch.multinomial(mass, 1)[:, 0]) == ""
+    assert rounds(truth, lambda: by_noise(mass, mass)) == ""
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        (lambda mass: torch.multinomial(probabilities(), 1)[:, 0], "not in the support"),
+        (lambda mass: torch.full((ROWS,), IDS), "not in the support"),
+        (lambda mass: mass.argmax(-1), "do not follow the reference's distribution"),
+        (lambda mass: torch.multinomial((mass > 0).float(), 1)[:, 0], "do not follow the reference's distribution"),
+        (lambda mass: torch.multinomial(mass**1.5, 1)[:, 0], "do not follow the reference's distribution"),
+    ],
+)
+def test_wrong_samplers_fail(sample: Callable[[torch.Tensor], torch.Tensor], words: str) -> None:
+    truth = truth_of(top_k_in_order)
+    assert words in rounds(truth, lambda: sample(truth.probabilities))  # type: ignore[arg-type]
+
+
+def test_a_reference_that_tells_no_distribution_is_judged_by_range_only() -> None:
+    truth = truth_of(by_noise)
+    assert truth.probabilities is None
+    assert "not known" in compare(torch.zeros(ROWS, dtype=torch.int64), truth).summary
+    assert not compare(torch.full((ROWS,), -1), truth).ok
+
+
+def test_the_false_alarm_rate_is_what_it_says() -> None:
+    assert upper_tail(3.841459, 1) == pytest.approx(0.05, rel=1e-5)
+    chances = []
+    mass = torch.full((400, 10), 0.1)
+    for seed in range(300):
+        draws = Draws(seed)
+        draws.add(torch.randint(10, (400,), generator=torch.Generator().manual_seed(seed)), mass)
+        chances.append(draws.chance())
+    assert sum(chance < 0.1 for chance in chances if chance is not None) == pytest.approx(30, abs=20)
+    assert min(chance for chance in chances if chance is not None) > FALSE_ALARM

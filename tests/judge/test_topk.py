@@ -1,0 +1,61 @@
+"""Ties may change places under the top-k comparison, and nothing else may."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.tolerance import parse
+from pytest_flashinfer.judge.truth import OutputTruth
+
+SCORES = torch.tensor([[0.5, 2.0, 2.0, -1.0, 0.1], [1.0, 1.0, 1.0, 0.0, 3.0]])
+IDS = torch.tensor([[1, 2], [4, 0]], dtype=torch.int32)
+TRUTH = OutputTruth("ids", "int32", IDS)
+TOPK = parse("ids:comparison=topk")
+
+
+def judged(*rows: list[int]) -> tuple[bool, str]:
+    found = compare(torch.tensor(rows, dtype=torch.int32), TRUTH, TOPK, inputs={"scale": 2.0, "scores": SCORES})
+    return found.ok, found.summary
+
+
+@pytest.mark.parametrize("rows", [([1, 2], [4, 0]), ([2, 1], [4, 1]), ([1, 2], [2, 4])])
+def test_case07_ties_pass(rows: tuple[list[int], list[int]]) -> None:
+    assert judged(*rows)[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (([1, 1], [4, 0]), "ids row 0: chosen twice"),
+        (([1, 2], [4, 3]), "ids row 1: not among the best by score: ids [4, 3], reference [4, 0]"),
+        (([1, 9], [4, 0]), "ids row 0: outside the range"),
+        (([1, -2], [4, 0]), "ids row 0: outside the range"),
+        (([1, -1], [4, 0]), "ids row 0: not among the best"),
+    ],
+)
+def test_everything_else_fails(rows: tuple[list[int], list[int]], words: str) -> None:
+    ok, summary = judged(*rows)
+    assert not ok
+    assert summary.startswith(words)
+
+
+def test_case07_ties_fail_without_the_top_k_comparison() -> None:
+    swapped = torch.tensor([[2, 1], [4, 0]], dtype=torch.int32)
+    assert not compare(swapped, TRUTH, inputs={"scores": SCORES}).ok
+
+
+def test_without_scores_the_sets_must_be_equal() -> None:
+    assert compare(IDS.flip(1), TRUTH, TOPK).ok
+    assert not compare(torch.tensor([[1, 2], [4, 1]], dtype=torch.int32), TRUTH, TOPK).ok
+
+
+def test_padding_is_counted_and_undecided_rows_are_left_out() -> None:
+    padded = OutputTruth("ids", "int32", torch.tensor([[1, -1, -1]], dtype=torch.int32))
+    assert compare(padded.native.clone(), padded, TOPK).ok
+    assert not compare(torch.tensor([[1, 2, -1]], dtype=torch.int32), padded, TOPK).ok
+    undecided = torch.tensor([[True, True], [False, False]])
+    truth = OutputTruth("ids", "int32", IDS, undecided=undecided)
+    wrong = torch.tensor([[3, 4], [4, 0]], dtype=torch.int32)
+    assert compare(wrong, truth, TOPK, inputs={"scores": SCORES}).ok

@@ -1,0 +1,63 @@
+"""A case in which a cheap answer passes is refused, with the numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.tolerance import Tolerance, parse
+from pytest_flashinfer.judge.truth import OutputSpec, Truth
+from pytest_flashinfer.judge.vacuity import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def truth_of(function: Callable[..., Any], shape: tuple[int, ...], **inputs: Any) -> Truth:
+    return evaluate(function, inputs, {"y": OutputSpec("float32", shape)})
+
+
+def refused(truth: Truth, tolerance: Tolerance | None = None, **options: Any) -> list[str]:
+    return [each.reason for each in probe(truth, tolerance, **options) if each.refused]
+
+
+def test_case06_zeros_for_a_softmax_over_many_columns() -> None:
+    x = torch.zeros(1, 65536).normal_(generator=torch.Generator().manual_seed(0))
+    truth = truth_of(lambda x: torch.softmax(x, -1), (1, 65536), x=x)
+    reasons = refused(truth, parse("atol=1e-2 rtol=1e-2"))
+    assert reasons[0].startswith("y: max|reference| 0.00")
+    assert "rtol 0.01, atol 0.01; zeros would pass" in reasons[0]
+    assert any("the mean everywhere" in reason for reason in reasons)
+    assert refused(truth) == []
+
+
+def test_a_copy_and_the_previous_answer() -> None:
+    x = torch.rand(4, 8) + 1
+    truth = truth_of(lambda x: x * 1.001, (4, 8), x=x)
+    loose = parse("rtol=1e-2")
+    assert any("a copy of the input x would pass" in reason for reason in refused(truth, loose, inputs={"x": x}))
+    assert any("previous answer" in reason for reason in refused(truth, loose, previous={"y": x * 1.002}))
+    assert refused(truth, inputs={"x": x}) == []
+
+
+def test_a_ratio_that_lets_zeros_pass_is_named() -> None:
+    x = torch.zeros(100)
+    x[:10] = 1.0
+    reasons = refused(truth_of(lambda x: x * 2, (100,), x=x), parse("required_matched_ratio=0.9"))
+    assert "required_matched_ratio 0.9; zeros would pass" in reasons[0]
+
+
+def test_what_is_right_bit_for_bit_is_only_a_note() -> None:
+    x = torch.randn(4, 8)
+    copied = probe(truth_of(lambda x: x.clone(), (4, 8), x=x), inputs={"x": x})
+    assert [(each.candidate, each.refused) for each in copied] == [("a copy of the input x", False)]
+    zero = probe(truth_of(lambda x: x * 0, (4, 8), x=x))
+    assert zero
+    assert not any(each.refused for each in zero)
+
+
+def test_no_elements_and_one_element_are_no_offence() -> None:
+    assert probe(truth_of(lambda x: x / 3, (0, 8), x=torch.randn(0, 8))) == []
+    assert refused(truth_of(lambda x: x / 3, (1, 1), x=torch.randn(1, 1))) == []
