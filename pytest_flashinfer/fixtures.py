@@ -85,7 +85,8 @@ def cases(definition: Definition, definition_file: DefinitionFile, inputs: Input
     from pytest_flashinfer.making import Cases
 
     default = _default_inputs(definition, definition_file, fib_session)
-    return Cases(definition, inputs, default, fib_session.options.seed)
+    kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
+    return Cases(definition, inputs, default, fib_session.options.seed, kinds)
 
 
 @pytest.fixture

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Workload
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
-SMALL_BYTES = 1 << 24  # inputs up to this size are called more often
-REPEATS: tuple[str, ...] = ("fresh", "same_ends", "permuted")
+SMALL_BYTES = 1 << 24  # inputs up to this size are called more often, each time with contents of their own
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,14 @@ class Cases:
     """Makes the cases of one definition. All inputs follow from `seed`, the run's own.
 
     `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
+    `kinds` says how contents vary; each costs a run of the oracle, once for all solutions.
     """
 
     definition: Definition
     inputs: Inputs
     default: Inputs
     seed: int
+    kinds: tuple[str, ...]
 
     def first(self, workload: Workload) -> Case:
         """Return the first case of a listed workload. Raises the errors of inputs/errors.py."""
@@ -67,18 +68,20 @@ class Cases:
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
         first = self.first(workload)
-        if first.nbytes > SMALL_BYTES:
-            return [first, *self._variants(first, REPEATS[1:2])]
-        return [first, *self._variants(first, REPEATS), first.elsewhere()]
+        kinds = self.kinds if first.nbytes <= SMALL_BYTES else self.kinds[:1]
+        return [first, *self._variants(first, kinds), first.elsewhere()]
 
     def timed(self, workload: Workload, rounds: int) -> Iterator[Case]:
-        """Yield `rounds` cases, every one with contents that no earlier call had seen."""
-        case = self.first(workload)
+        """Yield `rounds` cases, none with the contents of the one before; small ones with contents not seen before."""
+        case = first = self.first(workload)
         own = self._own(case)
-        yield case
-        for number in range(1, rounds):
-            case = self._variant(case, "fresh", f"timed {number}", own)
-            yield case
+        (other,) = self._variants(first, self.kinds[:1])
+        for number in range(rounds):
+            if first.nbytes > SMALL_BYTES:
+                yield (other, first)[number % 2]
+            else:
+                case = self._variant(case, "fresh", f"timed {number}", own)
+                yield case
 
     def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
         values = self.inputs(axes, recipe, workload)

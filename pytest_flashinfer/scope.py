@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 CHOSEN = 3
 CANDIDATES = 8
+ELEMENTS = 1 << 26  # of the chosen workloads together; the smallest one is taken whatever its size
 
 
 def elements(definition: Definition, axes: Mapping[str, int]) -> int:
@@ -24,15 +25,19 @@ def elements(definition: Definition, axes: Mapping[str, int]) -> int:
 
 
 def smoke(definition: Definition, workloads: Sequence[Workload]) -> list[Workload]:
-    """Return up to three of the smallest workloads: the smallest, then those farthest from the ones chosen.
+    """Return up to three of the smallest workloads: the smallest, then, within a budget, those farthest from them.
 
     Distance is taken between the logarithms of the axis sizes, so 1 and 64 differ as much as 64 and 4096.
     """
     by_size = sorted(workloads, key=lambda workload: (elements(definition, workload.axes), workload.uuid))[:CANDIDATES]
     chosen = by_size[:1]
-    while len(chosen) < min(CHOSEN, len(by_size)):
-        rest = [workload for workload in by_size if workload not in chosen]
+    left = ELEMENTS - sum(elements(definition, workload.axes) for workload in chosen)
+    while len(chosen) < CHOSEN:
+        rest = [each for each in by_size if each not in chosen and elements(definition, each.axes) <= left]
+        if not rest:
+            break
         chosen.append(max(rest, key=lambda candidate: min(_distance(candidate, other) for other in chosen)))
+        left -= elements(definition, chosen[-1].axes)
     return chosen
 
 
