@@ -30,7 +30,15 @@ OK = Comparison(
 
 def failed(problem: str) -> Comparison:
     return Comparison(
-        "y", False, problem, n_bad=1, n_total=4, max_abs=2.0, max_rel=1.0, share=3.0, lines=("y[0]: off", "2")
+        "y",
+        ok=False,
+        problem=problem,
+        n_bad=1,
+        n_total=4,
+        max_abs=2.0,
+        max_rel=1.0,
+        share=3.0,
+        lines=("y[0]: off", "2"),
     )  # type: ignore[arg-type]
 
 
