@@ -101,6 +101,8 @@ class FlashInferPlugin:
             kept = [pair for pair in item.user_properties if pair[0] != "status"]
             item.user_properties[:] = [*kept, ("status", verdict.status)]
         report = yield
+        if call.when == "call":
+            self.session.trace(item, report)
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judge.tolerance import Tolerance
+    from pytest_flashinfer.report.traces import TraceWriter
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
 
@@ -227,6 +228,31 @@ class FibSession:
     def replay(self, node_id: str) -> str:
         """Return the command that runs one item again with the same inputs."""
         return f"pytest '{node_id}' --fib-solutions=... --fib-seed={self.options.seed}"
+
+    @cached_property
+    def _traces(self) -> TraceWriter | None:
+        if self.options.traces is None:
+            return None
+        from pytest_flashinfer.data.model import Environment
+        from pytest_flashinfer.report.traces import TraceWriter
+
+        libs = {name: _version(name) for name in ("torch", "triton", "pytest-flashinfer")}
+        return TraceWriter(self.options.traces, Environment(self.device.name, libs))
+
+    def trace(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        """Write the trace line of a finished item, where one is wanted and the item is of a solution and a workload."""
+        params = getattr(item, "callspec", None) and item.callspec.params  # type: ignore[attr-defined]
+        if self._traces is None or not params or not {"solution", "workload"} <= params.keys():
+            return
+        path = item.path
+        definition = self.dataset.load(path).value
+        workload = next((each for each in self.listed(path) if each.uuid == params["workload"]), None)
+        if definition is None or workload is None:
+            return
+        log = report.longreprtext + "".join(f"\n{text}" for _, text in report.sections)
+        timed = getattr(item, "originalname", "") == "test_speed"
+        name = self.solutions[params["solution"]].solution.name
+        self._traces.add(definition, workload, name, dict(report.user_properties), log=log, timed=timed)
 
     def header(self) -> list[str]:
         """Return what the run stands on, and what replays it."""
