@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition
 
-__all__ = ["Case", "axes_strategy", "below_strategy", "case_strategy", "edge_cases", "recipe_strategy"]
-_EVERY: Final = 300  # up to here every size is drawn, beyond it steps of an eighth
+__all__ = ["Case", "axes_strategy", "case_strategy", "edge_cases", "recipe_strategy"]
 
 
 def axes_strategy(
@@ -75,40 +74,3 @@ def case_strategy(
 ) -> st.SearchStrategy[Case]:  # fmt: skip
     """Return a strategy for whole cases: sizes and the recipe of the data. Raises Unsatisfiable."""
     return st.tuples(axes_strategy(definition, listed, max_elements), recipe_strategy(definition, layouts=layouts))
-
-
-def below_strategy(definition: Definition, case: Case) -> st.SearchStrategy[Case]:
-    """Return a strategy of cases no larger than `case` and no less plain: most draws keep most of its sizes.
-
-    It is for shrinking: what fails on `case` mostly fails on its first draws, and each size shrinks on its own.
-    """
-    axes, recipe = case
-    grid = grid_of(definition)
-    free = {name: axes[name] for name in grid.contract.free if name in axes}
-    sizes = st.fixed_dictionaries({name: _up_to(grid.lowest(name), have) for name, have in free.items()})
-    settled = sizes.map(lambda wish: grid.settled(wish, tuple(wish)))
-    return st.tuples(settled, _plainer(grid, recipe))
-
-
-def _up_to(low: int, high: int) -> st.SearchStrategy[int]:
-    """Draw a size between `low` and `high`: three times out of four `high`."""
-    values = list(range(low, min(high, _EVERY) + 1))
-    while values[-1] < high:
-        values.append(min(high, values[-1] + max(1, values[-1] // 8)))
-    last = len(values) - 1
-    return st.integers(0, 4 * len(values)).map(lambda index: values[min(index, last)])
-
-
-def _plainer(grid: Grid, recipe: Recipe) -> st.SearchStrategy[Recipe]:
-    def keep(plain: Any, have: Any) -> st.SearchStrategy[Any]:
-        return st.just(have) if plain == have else st.sampled_from((plain, have, have, have))
-
-    return st.builds(
-        Recipe,
-        seed=st.just(recipe.seed),
-        family=keep(grid.families[0], recipe.family),
-        structure=keep(grid.structures[0], recipe.structure),
-        absent=keep(frozenset(), recipe.absent),
-        layout=keep("contiguous", recipe.layout),
-        scalars=keep({}, recipe.scalars),
-    )
