@@ -21,7 +21,7 @@ _WIDE = ("fp32", "fp64", "fp16", "bf16")
 
 def repair() -> None:
     """Replace the interpreter's conversion of floats to narrower ones; safe to call again."""
-    interpreter = importlib.import_module("triton.runtime.interpreter")
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     original = interpreter._convert_float  # noqa: SLF001 - Triton offers no hook for it
     if getattr(original, "rounds_to_nearest", False):
         return
@@ -43,7 +43,8 @@ def _rounding(original: Callable[..., Any], toward_zero: object) -> Callable[...
         bits = values.to(getattr(torch, _NARROW[str(target)])).view(
             torch.int16 if str(target) == "bf16" else torch.uint8
         )
-        return bits.numpy().view(f"uint{target.primitive_bitwidth}").reshape(data.shape)
+        coded: np.ndarray[Any, Any] = bits.numpy().view(f"uint{target.primitive_bitwidth}").reshape(data.shape)
+        return coded
 
     convert.rounds_to_nearest = True  # type: ignore[attr-defined]
     return convert

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 CUSTOM = ("triton", "cuda", "tilelang", "cutedsl", "cutile", "cutlass")  # languages that promise kernels of their own
 MOST = 0.5  # share of device time that library kernels may take in such a solution
-_LIBRARY = re.compile(r"^(void )?(at|c10|cub|thrust|cudnn|cublas\w*|flash\w*|pytorch_flash)::|^(nvjet|sm\d+_xmma|ampere_|hopper_|cublas)")
+_LIBRARY = re.compile(
+    r"^(void )?(at|c10|cub|thrust|cudnn|cublas\w*|flash\w*|pytorch_flash)::"
+    r"|^(nvjet|sm\d+_xmma|ampere_|hopper_|cublas)"
+)
 _GLOBAL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(")
 _MOVES = re.compile(r"^mem(cpy|set)\b", re.IGNORECASE)  # copies and fills: nobody's work
 

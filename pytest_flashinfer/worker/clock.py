@@ -23,9 +23,9 @@ class Span:
     its last, over all streams; 0 where there was none. `host_seconds` is how long the call kept the host. For a
     cross-check, on a card: `event_seconds` is the same span by CUDA events, a slight overestimate, and `wall_seconds`
     is how long the device stayed busy by the host's clock, less what was queued before the call.
-    `kernels` names what ran, in order of start, and `kernel_seconds` says for how long each. `late` says that device work of the call was not finished on the
-    caller's stream when the call returned. `source` says which clock gave `seconds`: `"cupti"`, `"events"` (the
-    fallback, from which nothing is known of kernels and lateness) or `"wall"`.
+    `kernels` names what ran, in order of start, and `kernel_seconds` says for how long each. `late` says that device
+    work of the call was not finished on the caller's stream when the call returned. `source` says which clock gave
+    `seconds`: `"cupti"`, `"events"` (the fallback, from which nothing is known of kernels and lateness) or `"wall"`.
     """
 
     seconds: float

@@ -96,9 +96,15 @@ class Kernel:
         are filled in.
         """
         runner = self.build()
-        options = {"timeout": self.timeout, "cache": cache, "may_modify": self.inplace.values()}
         for case in cases:
-            result = runner.run(case.values, case.outputs, moved=case.moved, **options)
+            result = runner.run(
+                case.values,
+                case.outputs,
+                timeout=self.timeout,
+                cache=cache,
+                may_modify=self.inplace.values(),
+                moved=case.moved,
+            )
             for name in set(result.missing) & set(self.inplace):
                 result.outputs[name] = runner.read_input(self.inplace[name])
             yield result

@@ -47,12 +47,17 @@ def span(reply: Mapping[str, Any]) -> Span:
     return Span(
         seconds(reply, "seconds"),
         seconds(reply, "host_seconds"),
-        *(None if reply.get(key) is None else seconds(reply, key) for key in ("event_seconds", "wall_seconds")),
+        _optional_seconds(reply, "event_seconds"),
+        _optional_seconds(reply, "wall_seconds"),
         kernels=names(reply, "kernels"),
         kernel_seconds=each,
         late=reply.get("late") is True,
         source=source if source in ("cupti", "events") else "wall",
     )
+
+
+def _optional_seconds(reply: Mapping[str, Any], key: str) -> float | None:
+    return None if reply.get(key) is None else seconds(reply, key)
 
 
 def seconds(reply: Mapping[str, Any], key: str) -> float:
