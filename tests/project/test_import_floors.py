@@ -20,7 +20,7 @@ FORBIDDEN = {
 
 
 def floor_of(parts):
-    """Name the floor of a module, given the parts of its path below the package; a module beside the floors is on top."""
+    """Name the floor of a module by the parts of its path in the package; what stands beside the floors is on top."""
     return parts[0] if parts and parts[0] in FLOORS else "pytest"
 
 

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 HEAVY = {"torch", "triton", "hypothesis", "jsonschema", "numpy", "safetensors", "pynvml"}
 
 

@@ -10,7 +10,7 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 
 def entries(path):
-    """Return (indent, key, value) of every `key: value` line; raises AssertionError for what YAML forbids in indentation."""
+    """Return (indent, key, value) of every `key: value` line; fails for tabs and odd indentation."""
     found = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         assert "\t" not in line, f"{path}:{number}: a tab"
