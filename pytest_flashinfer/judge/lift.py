@@ -23,6 +23,7 @@ class Plan:
 
     steps: list[Step] = field(default_factory=list)
     selects: bool = False
+    decides: bool = False  # orders or rounds to a grid: many runs must look for near-ties
     low: torch.dtype | None = None  # the 16-bit dtype that something may be rounded to inside
 
 
@@ -44,6 +45,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.declared = None
         self.plan.steps.append(step)
         self.plan.selects |= op.selects
+        self.plan.decides |= op.selects or op.kind is Kind.ROUND or (asked is not None and is_narrow(asked))
         if op.name == "_to_copy" and asked is not None and not asked.is_floating_point and floats:
             step.kind = Kind.ROUND
         self._lower(op, step, args)

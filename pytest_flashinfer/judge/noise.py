@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .dice import Dice
 from .floats import is_narrow
 from .lifted import Lifted, flatten, replace, short, tag
 from .ops import Kind, Op, describe, magnitude
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from .lift import Plan
 
-_ROOT3 = math.sqrt(3.0)
 _FLIP = 2.0**-20  # values this close to a rounding boundary (relative) may fall on either side of it
 _HELD = 0.75  # few elements depend on such sums: five sigmas of a true rounding are enough
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot")
@@ -28,8 +28,8 @@ _UNKNOWN = Step("unknown", Kind.SMOOTH)
 class Noise(WideMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that disturbs what `plan` says is inexact.
 
-    `unit`: rms relative error of one float32 rounding, already scaled by the caller. `operands`: whether values held
-    in 16 bits inside are disturbed too (half a unit roundoff, rms).
+    `unit`: rms relative error of one float32 rounding, already scaled by the caller; 0 for none. `operands`: whether
+    values held in 16 bits inside are disturbed too (half a unit roundoff, rms).
     """
 
     def __init__(  # noqa: PLR0913 - what a run depends on
@@ -44,15 +44,13 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__(wide)
         self.plan = plan
-        self.generator = generator
+        self.dice = Dice(generator, keyed=plan.selects and wide is torch.float64)
         self.unit = unit
         self.operands = operands
         self.number = number
         self.place = 0
-        self.salt = int(torch.randint(1, 2**40, (), generator=generator, device=generator.device))
         self._sums: torch.Tensor | None = None
         self._held: torch.Tensor | None = None
-        self._keyed = plan.selects and wide is torch.float64
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -83,7 +81,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         self._lower(func, op, step, args)
         if step.sums and self.plan.low and self.operands:
             self._sum_of_held(op, step, args, self.plan.low)
-        if not step.noisy:
+        if not step.noisy or not self.unit:
             return step
         if step.kind is Kind.ROUND:
             self._each(op, args, _FLIP)
@@ -92,7 +90,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         elif step.kind in (Kind.SMOOTH, Kind.LOGSUM):
             self._each(op, args, self.unit)
         elif step.kind is Kind.ELEMENT:
-            args[:] = [arg if short(arg) else arg * (1 + self.unit * self._number()) for arg in args]
+            args[:] = [arg if short(arg) else arg * (1 + self.unit * self.dice.number()) for arg in args]
         elif step.kind in (Kind.CONTRACT, Kind.SUM):
             self._sums = _uncertainty(func, step, args)
         return step
@@ -120,20 +118,21 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     def _each(self, op: Op, args: list[Any], unit: float) -> None:
         for place, arg in enumerate(args):
             if isinstance(arg, Lifted):
-                replace(op, args, place, arg * self.factor(arg, unit))
+                replace(op, args, place, arg * self.dice.factor(arg, unit))
 
     def _shift(self, op: Op, args: list[Any]) -> None:
         """Disturb exponents by the size of the largest: kernels subtract it, or multiply by log2(e), and round."""
         arg, axis = args[0].as_subclass(torch.Tensor), args[1]
         if arg.numel() and arg.ndim:
-            replace(op, args, 0, torch.addcmul(arg, _top(arg, axis).expand(arg.shape), self.draw(arg), value=self.unit))
+            top = _top(arg, axis).expand(arg.shape)
+            replace(op, args, 0, torch.addcmul(arg, top, self.dice.draw(arg), value=self.unit))
 
     def _lowered(self, arg: Lifted, dtype: torch.dtype) -> torch.Tensor:
         if is_narrow(dtype):
-            near = arg if arg.clean else arg * self.factor(arg, _FLIP)
+            near = arg if arg.clean else arg * self.dice.factor(arg, _FLIP)
             return near.as_subclass(torch.Tensor).to(dtype).to(self.wide)
         if self.operands:
-            return arg * self._rounding(arg, torch.finfo(dtype).eps / 4)
+            return arg * self.dice.rounding(arg, torch.finfo(dtype).eps / 4)
         return arg
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
@@ -141,8 +140,9 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         if step.noisy and tensor.numel():
             plain = tensor.as_subclass(torch.Tensor)
             if self._held is not None:
-                plain.addcmul_(self._held, self.draw(plain).sign_())
-            self._disturb(step, args, plain)
+                plain.addcmul_(self._held, self.dice.draw(plain).sign_())
+            if self.unit:
+                self._disturb(step, args, plain)
         if written and isinstance(tensor, Lifted):
             return tensor
         declared = step.declared or _first(args) or torch.float32
@@ -159,32 +159,13 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             size = plain.abs() + (1 + growth)
         if size is not None:  # where a term is infinite there is no error
             size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
-            plain.addcmul_(size, self.draw(plain), value=self.unit)
+            plain.addcmul_(size, self.dice.draw(plain), value=self.unit)
         elif step.kind in (Kind.ELEMENT, Kind.SMOOTH):
-            plain.mul_(self.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
+            plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
             if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
                 top = _top(args[0], args[1])
                 size = 0.25 * top + _growth(plain.shape[args[1]])
-                plain.mul_(self.draw(top).mul_(size).mul_(self.unit).add_(1))
-
-    def factor(self, like: torch.Tensor, unit: float) -> torch.Tensor:
-        """Draw factors around one; infinite values stay what they are under them."""
-        plain = like.as_subclass(torch.Tensor)
-        if self._keyed:
-            return self.draw(plain).mul_(unit).add_(1)
-        return torch.empty_like(plain).uniform_(1 - _ROOT3 * unit, 1 + _ROOT3 * unit, generator=self.generator)
-
-    def draw(self, like: torch.Tensor) -> torch.Tensor:
-        """Draw values of zero mean and unit variance, bounded by the root of three.
-
-        Where the reference orders values, equal values get equal errors, as in a kernel: a tie stays a tie.
-        """
-        plain = like.as_subclass(torch.Tensor)
-        if not self._keyed:
-            return torch.empty_like(plain).uniform_(-_ROOT3, _ROOT3, generator=self.generator)
-        bits = plain.contiguous().view(torch.int64) * 0x1E3779B97F4A7C15 + self.salt + self.place
-        bits = (bits ^ (bits >> 31)) * 0x3F58476D1CE4E5B9
-        return ((bits ^ (bits >> 29)) >> 11).to(torch.float64) * (_ROOT3 * 2.0**-52)
+                plain.mul_(self.dice.draw(top).mul_(size).mul_(self.unit).add_(1))
 
     def _sum_of_held(self, op: Op, step: Step, args: list[Any], dtype: torch.dtype) -> None:
         """Hold exponentials in 16 bits before they are added up: rounded in the first run, disturbed in the others.
@@ -194,21 +175,14 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         arg = args[0].as_subclass(torch.Tensor)
         unit = _HELD * torch.finfo(dtype).eps / 4
         if self.number:
-            held = arg * self._rounding(arg, unit) if step.name == "sum" else arg + (self._rounding(arg, unit) - 1)
+            factor = self.dice.rounding(arg, unit)
+            held = arg * factor if step.name == "sum" else arg + (factor - 1)
         elif step.name == "sum":
             held = arg.to(dtype).to(self.wide)
         else:
             top = torch.nan_to_num(arg.amax(dim=args[1], keepdim=True), nan=0.0, posinf=0.0, neginf=0.0)
             held = (arg - top).exp().to(dtype).to(self.wide).log() + top
         replace(op, args, 0, held)
-
-    def _rounding(self, like: torch.Tensor, unit: float) -> torch.Tensor:
-        """Draw factors never close to one: where a single value matters, few runs must not miss its rounding."""
-        signs = self.draw(like).mul_(0.87 / _ROOT3)
-        return signs.add_(signs.sign(), alpha=0.5).mul_(unit / 0.968).add_(1)
-
-    def _number(self) -> float:
-        return float(torch.rand((), generator=self.generator, device=self.generator.device)) * 2 - 1
 
 
 def _first(args: list[Any]) -> torch.dtype | None:

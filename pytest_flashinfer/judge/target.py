@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .ops import describe
 from .reference import Reference, Results
+from .wide import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,11 +35,11 @@ class _Codes:
     draws: list[_Draw] = field(default_factory=list)
 
 
-class _Capture(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Capture(Mode):  # type: ignore[no-untyped-call]
     """Answers multinomial with codes instead of draws, and follows them through gathers and index operations."""
 
     def __init__(self, shift: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.shift = shift
         self.draws: list[_Draw] = []
         self._codes: list[_Codes] = []

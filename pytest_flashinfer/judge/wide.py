@@ -41,18 +41,25 @@ class Step:
     plain: bool = False
 
 
-class WideMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that keeps every floating value in `wide`; subclasses decide what happens around each operation."""
+class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode that is cheap to enter."""
 
-    def __init__(self, wide: torch.dtype = torch.float64) -> None:
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.wide = wide
-        self.widened = False  # whether an argument of the present operation came from outside
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Keep torch._dynamo out: to be skipped by it, the mode would import it, as slow as torch itself."""
         return False
+
+
+class WideMode(Mode):  # type: ignore[no-untyped-call]
+    """Dispatch mode that keeps every floating value in `wide`; subclasses decide what happens around each operation."""
+
+    def __init__(self, wide: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        self.wide = wide
+        self.widened = False  # whether an argument of the present operation came from outside
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Look at an operation and possibly replace arguments in the list."""
