@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _SOL_PROBLEM = "definition.json"
-_TRACE = ".trace.json"  # the record of how a solution came to be, beside the solution
+TRACE_SUFFIX = ".trace.json"  # the record of how a solution came to be, beside the solution
 
 
 def walk(root: Path, stop_at: str | None = None) -> Iterator[tuple[Path, list[str]]]:
@@ -72,5 +72,5 @@ def _solutions_below(root: Path) -> Iterator[Path]:
         for name in names:
             path = folder / name
             module = name.endswith(".py") and is_solution_module(read_text(path, MAX_SOURCE)[0] or "")
-            if module or (name.endswith(".json") and not name.endswith(_TRACE)):
+            if module or (name.endswith(".json") and not name.endswith(TRACE_SUFFIX)):
                 yield path

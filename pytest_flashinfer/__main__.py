@@ -1,0 +1,10 @@
+"""`python -m pytest_flashinfer`: convert, validate, schema."""
+
+from __future__ import annotations
+
+import sys
+
+from pytest_flashinfer.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""`convert IN OUT`: any known form in, the canonical one out; what is written is read back and must be the same."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, kind_of, sort_by_kind
+from pytest_flashinfer.data import sniff, write
+from pytest_flashinfer.data.jsontext import read_json
+from pytest_flashinfer.data.load import load_definition, load_solution, load_traces
+from pytest_flashinfer.data.solution_forms import CONFIG
+from pytest_flashinfer.data.write_solution import CannotWriteError, module_text, write_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_flashinfer.data.faults import Fault, Loaded
+    from pytest_flashinfer.data.model import Solution
+
+_SOL = ("workload.jsonl", "definition.json")  # a SOL-ExecBench problem: its bare lines are for its definition
+_SUFFIXES = {sniff.DEFINITION: (".json",), sniff.TRACE: (".jsonl",), sniff.SOLUTION: (".json", ".py", "")}
+
+
+class CannotConvertError(ValueError):
+    """Why nothing is written, in one line."""
+
+
+class _FaultyError(Exception):
+    """A source has faults; they are told one a line."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+def run(source: Path, target: Path, definition: str | None, *, force: bool) -> int:
+    """Convert a file, or every file below a folder that is no solution; return 1 where one has faults.
+
+    Raises CannotConvertError where OUT does not fit IN, OSError where a file cannot be read or written.
+    """
+    source.stat()
+    if not source.is_dir() or (source / CONFIG).is_file():
+        return _one(source, _named(source, target), definition, force=force)
+    kinds = sort_by_kind([source])
+    files = sorted(path for kind, group in kinds.items() if kind in _SUFFIXES for path in group)
+    left = [path for kind in (BROKEN, UNKNOWN) for path in kinds.get(kind, ())]
+    for path in left:
+        sys.stdout.write(f"{path}: {'not JSON' if path in kinds.get(BROKEN, ()) else 'no known record'}: left out\n")
+    codes = [_one(path, _mirrored(path, source, target), definition, force=force) for path in files]
+    return max([*codes, 1 if kinds.get(BROKEN) else 0])
+
+
+def _mirrored(path: Path, source: Path, target: Path) -> Path:
+    place = target / path.relative_to(source)
+    return place.with_name(f"{place.name}.json") if path.is_dir() else place.with_suffix(_plain_suffix(path))
+
+
+def _plain_suffix(path: Path) -> str:
+    return ".jsonl" if kind_of(path) == sniff.TRACE else ".json"
+
+
+def _named(source: Path, target: Path) -> Path:
+    """Into a folder that exists a single file goes under its own name."""
+    if target.is_dir() and not source.is_dir() and kind_of(source) in (sniff.DEFINITION, sniff.TRACE):
+        return target / f"{source.stem}{_plain_suffix(source)}"
+    return target
+
+
+def _one(source: Path, target: Path, definition: str | None, *, force: bool) -> int:
+    kind = kind_of(source)
+    if kind == BROKEN:
+        return _tell(read_json(source).faults)
+    if kind not in _SUFFIXES:
+        raise CannotConvertError(
+            f"{source}: {'no known record' if kind == UNKNOWN else f'{kind}: it has one form only'}"
+        )
+    if target.suffix not in _SUFFIXES[kind]:
+        wanted = " or ".join(suffix or "a folder" for suffix in _SUFFIXES[kind])
+        raise CannotConvertError(f"{target}: a {kind} is written to {wanted}")
+    if target.exists() and not force and not (target.is_dir() and not any(target.iterdir())):
+        raise CannotConvertError(f"{target} exists: name another place, or give --force to overwrite it")
+    try:
+        if kind == sniff.DEFINITION:
+            _definition(source, target)
+        elif kind == sniff.SOLUTION:
+            _solution(source, target)
+        else:
+            _lines(source, target, definition)
+    except _FaultyError as error:
+        return _tell(error.faults)
+    return 0
+
+
+def _tell(faults: Sequence[Fault]) -> int:
+    for fault in faults:
+        sys.stdout.write(f"{fault}\n")
+    return 1
+
+
+def _value(loaded: Loaded[Any]) -> Any:
+    """Give what was read, with its notes told. Raises _FaultyError."""
+    if loaded.value is None or loaded.faults:
+        raise _FaultyError(loaded.faults or loaded.warnings)
+    for note in loaded.notes:
+        sys.stderr.write(f"note: {loaded.path}:{loaded.line}: {note}\n")
+    return loaded.value
+
+
+def _save(target: Path, text: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(text.encode())  # not as text: line breaks stay as they are
+
+
+def _same(target: Path, written: object, read: object) -> None:
+    if written != read:
+        raise CannotConvertError(f"{target}: what was written does not read back as the same record: keep the original")
+
+
+def _definition(source: Path, target: Path) -> None:
+    value = _value(load_definition(source))
+    _save(target, write.to_text(write.definition_document(value)))
+    _same(target, value, load_definition(target).value)
+
+
+def _lines(source: Path, target: Path, definition: str | None) -> None:
+    beside = source.with_name(_SOL[1])
+    if definition is None and source.name == _SOL[0] and beside.is_file():
+        named = load_definition(beside).value
+        definition = named.name if named is not None else None
+    lines = load_traces(source, definition or source.stem)
+    faults = [fault for loaded in lines for fault in loaded.faults]
+    if faults:
+        raise _FaultyError(faults)
+    values = [_value(loaded) for loaded in lines]
+    _save(target, "".join(write.to_line(write.trace_document(value)) for value in values))
+    _same(target, values, [loaded.value for loaded in load_traces(target)])
+
+
+def _solution(source: Path, target: Path) -> None:
+    value: Solution = _value(load_solution(source))
+    try:
+        if target.suffix == ".json":
+            _save(target, write.to_text(write.solution_document(value)))
+        elif target.suffix == ".py":
+            _save(target, module_text(value))
+        else:
+            write_folder(value, target)
+    except CannotWriteError as error:
+        raise CannotConvertError(f"{target}: {error}") from error
+    again = load_solution(target).value
+    if target.suffix == ".py":  # a module is named by its file, and says of itself what the document said
+        again = value if again is not None and again.definition == value.definition else None
+    _same(target, value, again)

@@ -1,0 +1,73 @@
+"""What the files below a folder are, told by their content rather than by where they lie."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.data import sniff
+from pytest_flashinfer.data.discover import TRACE_SUFFIX, walk
+from pytest_flashinfer.data.files import read_text
+from pytest_flashinfer.data.jsontext import read_json, read_json_lines
+from pytest_flashinfer.data.solution_forms import CONFIG, MAX_SOURCE, is_solution_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+BROKEN, UNKNOWN = "broken", "unknown"  # not JSON; JSON, but none of the records
+Kinds = dict[str, list["Path"]]
+
+
+def sort_by_kind(paths: Iterable[Path]) -> Kinds:
+    """Sort files and all that lies below folders by the kind of record they hold."""
+    kinds: Kinds = defaultdict(list)
+    for path in paths:
+        for file in _below(path):
+            kinds[kind_of(file)].append(file)
+    return kinds
+
+
+def _below(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    for folder, names in walk(path, stop_at=CONFIG):
+        if CONFIG in names:
+            yield folder
+            yield from (folder / name for name in names if name.endswith(TRACE_SUFFIX))
+            continue
+        for name in names:
+            python = name.endswith(".py") and is_solution_module(read_text(folder / name, MAX_SOURCE)[0] or "")
+            if python or name.endswith((".json", ".jsonl")):
+                yield folder / name
+
+
+def kind_of(path: Path) -> str:
+    """Tell the kind of record that a file, or the folder of a solution, holds."""
+    if path.is_dir() or path.suffix == ".py" or path.name == CONFIG:
+        return sniff.SOLUTION
+    if path.name.endswith(TRACE_SUFFIX):
+        return "agent"
+    if path.suffix == ".jsonl":
+        return _kind_of_lines(path)
+    document = read_json(path, nan_ok=True)
+    if not document.readable:
+        return BROKEN
+    value = document.value
+    if isinstance(value, list) and value and all(_told(part) == sniff.TRACE for part in value):
+        return sniff.TRACE
+    return _told(value)
+
+
+def _kind_of_lines(path: Path) -> str:
+    for document in read_json_lines(path):
+        kind = _told(document.value) if document.readable else UNKNOWN
+        if kind != UNKNOWN:
+            return kind
+    return sniff.TRACE
+
+
+def _told(value: object) -> str:
+    kind = sniff.kind_of(value) or UNKNOWN
+    return sniff.TRACE if kind == sniff.WORKLOAD else kind

@@ -1,0 +1,74 @@
+"""The command line: arguments, exit codes, and one line for everything that goes wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.cli import convert, validate
+from pytest_flashinfer.data.faults import printable
+from pytest_flashinfer.data.schema import NAMES, schema_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FINE, FAULTY, USAGE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
+EPILOG = "exit codes: 0 all is well, 1 a file has faults, 2 wrong usage or a file that cannot be read or written"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; never raises, and no code of the files is run."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it exits
+        return FINE
+    except convert.CannotConvertError as error:
+        _say(str(error))
+        return USAGE
+    except OSError as error:
+        _say(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error))
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - whoever reads this has no use for a traceback, only for what and where
+        _say(f"internal error: {type(error).__name__}: {error}: please report it together with the file")
+        return INTERNAL
+    return code
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"error: {printable(text)}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pytest_flashinfer",
+        description="Read, check and rewrite definitions, workloads, traces and solutions. Nothing of them is run.",
+        epilog=EPILOG,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("convert", help="write a file of any known form in the canonical one", epilog=EPILOG)
+    one.add_argument("source", type=Path, metavar="IN", help="file, solution folder or folder of files")
+    one.add_argument("target", type=Path, metavar="OUT", help=".json, .jsonl, .py, or a folder")
+    one.add_argument("--definition", metavar="NAME", help="whom workload lines belong to that do not say it")
+    one.add_argument("--force", action="store_true", help="overwrite what is there")
+    one.set_defaults(run=lambda given: convert.run(given.source, given.target, given.definition, force=given.force))
+    two = commands.add_parser("validate", help="name every fault of files and data sets, one a line", epilog=EPILOG)
+    two.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="data set, folder or file")
+    two.add_argument("-v", "--verbose", action="store_true", help="also say what was read in another form than written")
+    two.set_defaults(run=lambda given: validate.run(given.paths, verbose=given.verbose))
+    three = commands.add_parser("schema", help="print a JSON Schema")
+    three.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    three.set_defaults(run=lambda given: _print_schema(given.name))
+    return parser
+
+
+def _print_schema(name: str) -> int:
+    sys.stdout.write(schema_text(name).rstrip() + "\n")
+    return FINE

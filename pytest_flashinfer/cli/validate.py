@@ -1,0 +1,99 @@
+"""`validate PATH...`: what `test_schema` says of definitions, and the same for every other record, with nothing run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, sort_by_kind
+from pytest_flashinfer.data import schema
+from pytest_flashinfer.data.dataset import DataSet
+from pytest_flashinfer.data.faults import Fault, unique, without_repeats
+from pytest_flashinfer.data.jsontext import read_json, read_json_lines
+from pytest_flashinfer.data.load import load_traces
+from pytest_flashinfer.data.solution_rules import check_solution
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_flashinfer.data.faults import Loaded
+
+FOLDERS = ("definitions", "solutions", "workloads")
+
+
+def run(paths: Sequence[Path], *, verbose: bool) -> int:
+    """Print one line per fault and warning, then a count; return 1 where there is a fault."""
+    for path in paths:
+        path.stat()  # raises for a path that does not exist, before anything is said of the others
+    homes = [path for path in paths if (path / FOLDERS[0]).is_dir()]
+    kinds = sort_by_kind(paths)
+    dataset = _dataset(homes, kinds)
+    found = unique([*_dataset_problems(dataset), *_other_problems(kinds, paths)])
+    for fault in found:
+        sys.stdout.write(f"{fault}\n" if fault.kind == "fault" else f"{fault.kind}: {fault}\n")
+    if verbose:
+        for line in _notes(dataset, kinds):
+            sys.stdout.write(f"note: {line}\n")
+    faults = sum(fault.kind == "fault" for fault in found)
+    files = sum(map(len, kinds.values()))
+    sys.stderr.write(f"{_count(files, 'file')}: {_count(faults, 'fault')}, {_count(len(found) - faults, 'warning')}\n")
+    return 1 if faults else 0
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _dataset(homes: Sequence[Path], kinds: Kinds) -> DataSet:
+    """A data set's folders are taken as they are, so that a file in the wrong one is seen; other files by content."""
+    places: dict[str, list[Path]] = {}
+    for name, kind in zip(FOLDERS, ("definition", "solution", "trace"), strict=True):
+        folders = [home / name for home in homes if (home / name).is_dir()]
+        loose = [path for path in kinds.get(kind, ()) if not _inside(path, homes)]
+        places[name] = [*folders, *loose]
+    return DataSet(places["definitions"], places["solutions"], places["workloads"])
+
+
+def _inside(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
+    for path in dataset.definition_files():
+        yield from dataset.problems(path)
+    if dataset.names:
+        yield from dataset.unknown_solutions()
+    for loaded in dataset.solutions:
+        if loaded.value is None or loaded.value.definition not in dataset.names:
+            yield from check_solution(loaded)
+
+
+def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
+    """Yield the faults of the records that `test_schema` does not see, and those of every line of a trace file."""
+    for path in kinds.get("trace", ()):
+        for loaded in load_traces(path, path.stem):
+            yield from without_repeats((*loaded.faults, *schema.check("trace", loaded)))
+    for name in ("calls", "result", "agent"):
+        for path in kinds.get(name, ()):
+            yield from _record_problems(name, path)
+    for path in kinds.get(BROKEN, ()):
+        yield from read_json(path).faults
+    for path in kinds.get(UNKNOWN, ()):
+        message = "none of the known records: no key tells what it is"
+        yield Fault(path, 1, "", message, kind="fault" if path in given else "warning")
+
+
+def _record_problems(name: str, path: Path) -> Iterator[Fault]:
+    documents = read_json_lines(path) if path.suffix == ".jsonl" else [read_json(path)]
+    for document in documents:
+        yield from schema.check_document(name, document)
+
+
+def _notes(dataset: DataSet, kinds: Kinds) -> Iterator[str]:
+    read: list[Loaded[Any]] = [dataset.load(path) for path in dataset.definition_files()]
+    read += dataset.solutions
+    for path in kinds.get("trace", ()):
+        read += load_traces(path, path.stem)
+    for loaded in read:
+        yield from (f"{loaded.path}:{loaded.line}: {note}" for note in loaded.notes)

@@ -1,0 +1,139 @@
+"""`convert`: every form of definition, workloads, and solutions as document, folder and module."""
+
+import json
+
+import pytest
+
+from pytest_flashinfer.cli.main import main
+from pytest_flashinfer.data.load import load_definition, load_solution, load_traces
+from tests.data import samples
+
+BODY = "def run(a, b):\n    return a @ b.T\n"
+AXES = {"m": {"type": "var"}, "n": {"type": "const", "value": 8}, "k": {"type": "const", "value": 4}}
+SPECS = {"a": {"shape": ["m", "k"], "dtype": "float16"}, "b": {"shape": ["n", "k"], "dtype": "float16"}}
+OUT = {"c": {"shape": ["m", "n"], "dtype": "float16"}}
+SHORT = {name: {"shape": spec["shape"], "dtype": "fp16"} for name, spec in SPECS.items()}
+PLAIN = {"name": "gemm", "op_type": "gemm", "axes": AXES, "inputs": SPECS, "outputs": OUT, "reference": BODY}
+FORMS = {
+    1: {"op": "gemm", "axes": AXES, "input": SHORT, "output": OUT, "code": BODY.replace("run", "forward")},
+    2: {"id": "gemm", "axes": AXES, "inputs": SPECS, "outputs": OUT, "reference_code": BODY},
+    3: PLAIN,
+    5: samples.changed(
+        PLAIN, reference=BODY.replace("run", "gemm_reference"), init="def gemm_init(m, device):\n    return {}\n"
+    ),
+    6: samples.changed(PLAIN, axes={**AXES, "n": {"type": "expr", "expression": "2 * k"}}),
+}
+
+
+def convert(*arguments):
+    return main(["convert", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_definition_becomes_canonical(tmp_path, form):
+    source = samples.write(tmp_path / "gemm.json", FORMS[form])
+    before = load_definition(source).value
+    assert before.form == form
+    assert convert(source, tmp_path / "new/out.json") == 0
+    after = load_definition(tmp_path / "new/out.json")
+    assert after.value == before
+    written = json.loads((tmp_path / "new/out.json").read_text())
+    assert {"name", "op_type", "axes", "inputs", "outputs", "reference"} <= written.keys()
+    assert "def run" in written["reference"]
+
+
+SOLUTION = {
+    "name": "mine",
+    "definition": "gemm",
+    "author": "me",
+    "spec": {"language": "Triton", "target_hardware": ["any"], "entry_point": "main.py::run", "dependencies": []},
+    "sources": [{"path": "main.py", "content": "import torch\r\n\n\ndef run(a, b, c):\n    c.copy_(a @ b.T)\n"}],
+}
+
+
+@pytest.mark.parametrize("middle", ["folder", "solution.py"])
+def test_a_solution_goes_to_a_folder_or_module_and_back(tmp_path, middle):
+    source = samples.write(tmp_path / "mine.json", SOLUTION)
+    assert convert(source, tmp_path / middle) == 0
+    assert convert(tmp_path / middle, tmp_path / "back.json") == 0
+    before, after = load_solution(source).value, load_solution(tmp_path / "back.json").value
+    assert (after.name, after.author, after.definition) == ("mine", "me", "gemm")
+    assert after.language == "triton"
+    assert after.destination_passing is True
+    assert after.sources[0].content.startswith(before.sources[0].content.rstrip())
+    if middle == "folder":
+        assert after == before
+
+
+def test_a_solution_of_two_files_is_no_module(tmp_path, capsys):
+    two = samples.changed(SOLUTION, sources=[*SOLUTION["sources"], {"path": "b.py", "content": "x = 1\n"}])
+    assert convert(samples.write(tmp_path / "two.json", two), tmp_path / "two.py") == 2
+    assert "write a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["../out.py", "/etc/out.py"])
+def test_a_source_does_not_leave_the_folder_it_is_written_to(tmp_path, path, capsys):
+    bad = samples.changed(SOLUTION, sources=[{"path": path, "content": "x = 1\n"}])
+    assert convert(samples.write(tmp_path / "bad.json", bad), tmp_path / "inner/folder") == 2
+    assert path in capsys.readouterr().err
+    assert not (tmp_path / "inner").exists()
+
+
+def test_workload_lines_get_what_they_lack(tmp_path):
+    bare = {"axes": {"m": 3}, "inputs": {"a": {"type": "random"}}}
+    source = samples.write_lines(
+        tmp_path / "gemm.jsonl", bare, {"workload": bare | {"uuid": "u"}, "solution": "", "evaluation": {}}
+    )
+    assert convert(source, tmp_path / "new.jsonl") == 0
+    lines = [json.loads(line) for line in (tmp_path / "new.jsonl").read_text().splitlines()]
+    assert [line["definition"] for line in lines] == ["gemm", "gemm"]
+    assert lines[0]["workload"]["uuid"]
+    assert lines[1]["solution"] is lines[1]["evaluation"] is None
+    assert [each.notes for each in load_traces(tmp_path / "new.jsonl")] == [(), ()]
+
+
+def test_bare_lines_of_a_problem_are_for_its_definition(tmp_path):
+    samples.write(tmp_path / "definition.json", PLAIN)
+    source = samples.write_lines(tmp_path / "workload.jsonl", {"uuid": "u", "axes": {"m": 3}, "inputs": {}})
+    assert convert(source, tmp_path / "a.jsonl") == 0
+    assert convert(source, tmp_path / "b.jsonl", "--definition=other") == 0
+    names = [load_traces(tmp_path / f"{name}.jsonl")[0].value.definition for name in "ab"]
+    assert names == ["gemm", "other"]
+
+
+def test_a_folder_is_converted_file_by_file(tmp_path, capsys):
+    for form, document in FORMS.items():
+        samples.write(tmp_path / f"in/ops/form{form}.json", document)
+    samples.write(tmp_path / "in/other.json", {"a": 1})
+    (tmp_path / "in/broken.json").write_text("{")
+    assert convert(tmp_path / "in", tmp_path / "out") == 1
+    printed = capsys.readouterr().out
+    assert "other.json: no known record: left out" in printed
+    assert "broken.json: not JSON: left out" in printed
+    assert len(list((tmp_path / "out/ops").glob("*.json"))) == len(FORMS)
+
+
+def test_nothing_is_overwritten_without_being_told(tmp_path, capsys):
+    source = samples.write(tmp_path / "gemm.json", FORMS[2])
+    target = samples.write(tmp_path / "out.json", {"kept": True})
+    assert convert(source, target) == 2
+    assert "--force" in capsys.readouterr().err
+    assert json.loads(target.read_text()) == {"kept": True}
+    assert convert(source, target, "--force") == 0
+    assert json.loads(target.read_text())["name"] == "gemm"
+
+
+def test_faults_are_told_and_nothing_is_written(tmp_path, capsys):
+    source = tmp_path / "gemm.json"
+    source.write_text(json.dumps(PLAIN, indent=1).replace('"reference"', '"a" "reference"'))
+    assert convert(source, tmp_path / "out.json") == 1
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith(f"{source}:")
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_the_place_has_to_fit_the_record(tmp_path, capsys):
+    source = samples.write(tmp_path / "gemm.json", PLAIN)
+    assert convert(source, tmp_path / "out.jsonl") == 2
+    assert convert(samples.write(tmp_path / "x.json", {"a": 1}), tmp_path / "out.json") == 2
+    assert [line.startswith("error: ") for line in capsys.readouterr().err.splitlines()] == [True, True]

@@ -1,0 +1,202 @@
+"""`validate` and `schema`: one line per fault, an exit code, and nothing of the files run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_flashinfer.cli.main import main
+from pytest_flashinfer.data.schema import NAMES
+from tests.cli.test_convert import FORMS, PLAIN, SOLUTION
+from tests.data import samples
+
+ROOT = Path(__file__).parents[2]
+LINE = {
+    "definition": "gemm",
+    "workload": {"uuid": "u", "axes": {"m": 2}, "inputs": {n: {"type": "random"} for n in "ab"}},
+}
+PASSED = {
+    **LINE,
+    "solution": "mine",
+    "evaluation": {
+        "status": "PASSED",
+        "environment": {"hardware": "card", "libs": {}},
+        "timestamp": "2026-01-01",
+        "correctness": {"max_relative_error": 0.0, "max_absolute_error": 0.0},
+        "performance": {"latency_ms": 1.0, "reference_latency_ms": 2.0, "speedup_factor": 2.0},
+    },
+}
+CALLS = {"model": "m", "framework": "vLLM", "kernels": [{"id": "gemm", "count": 2}]}
+RESULT = {"device": {"name": "card"}, "kernel_id": "gemm", "source": "me", "compiled": False, "compile_error": "no"}
+CHAT = {"model": "m", "conversation": [{"role": "user", "content": "write a kernel"}]}
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """A data set with every record in it."""
+    root = tmp_path / "data"
+    samples.write(root / "definitions/gemm/gemm.json", PLAIN)
+    samples.write(root / "solutions/me/mine.json", SOLUTION)
+    samples.write(root / "solutions/me/mine.trace.json", CHAT)
+    samples.write_lines(root / "workloads/gemm/gemm.jsonl", LINE)
+    samples.write_lines(root / "traces/gemm/gemm.jsonl", PASSED)
+    samples.write(root / "calls/m.json", CALLS)
+    samples.write_lines(root / "results.jsonl", RESULT)
+    return root
+
+
+def validate(capsys, *arguments):
+    code = main(["validate", *map(str, arguments)])
+    printed = capsys.readouterr()
+    return code, printed.out.splitlines(), printed.err
+
+
+def test_a_whole_data_set_is_valid(dataset, capsys):
+    assert validate(capsys, dataset) == (0, [], "7 files: 0 faults, 0 warnings\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "said"),
+    [
+        ("definitions/gemm/gemm.json", ('"m", "k"', '"q", "k"'), "unknown axis 'q'"),
+        ("definitions/gemm/gemm.json", ("return a", "return (a"), "'(' was never closed"),
+        ("solutions/me/mine.json", ("main.py::run", "main.py::forward"), "no top-level function 'forward'"),
+        ("solutions/me/mine.trace.json", ('"user"', '"robot"'), "one of system"),
+        ("workloads/gemm/gemm.jsonl", ('"m": 2', '"m": -2'), "-2"),
+        ("traces/gemm/gemm.jsonl", ("PASSED", "PASSING"), "did you mean 'PASSED'?"),
+        ("traces/gemm/gemm.jsonl", ('"latency_ms": 1.0', '"latency_ms": "fast"'), "a number"),
+        ("calls/m.json", ('"vLLM"', '"llama.cpp"'), "framework"),
+        ("results.jsonl", ('"compile_error"', '"error"'), "compile_error"),
+    ],
+)
+def test_a_fault_of_any_record_is_one_line_with_its_place(dataset, capsys, path, change, said):
+    file = dataset / path
+    text = json.dumps(json.loads(file.read_text())) if path.endswith(".json") else file.read_text()
+    old, new = change
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    code, lines, _ = validate(capsys, dataset)
+    assert code == 1
+    assert [line for line in lines if line.startswith(f"{file}:") and said in line], lines
+    assert all(line.count("\n") == 0 for line in lines)
+
+
+def test_a_file_of_its_own_is_told_by_its_content(dataset, capsys):
+    files = sorted(path for path in dataset.rglob("*.json*"))
+    assert len(files) == 7
+    for file in files:
+        assert validate(capsys, file)[0] == 0, file
+
+
+def test_an_older_form_is_a_note(tmp_path, capsys):
+    path = samples.write(tmp_path / "gemm.json", FORMS[2])
+    assert not [line for line in validate(capsys, path)[1] if line.startswith("note: ")]
+    code, lines, _ = validate(capsys, "-v", path)
+    assert code == 0
+    assert f"note: {path}:1: key 'reference_code' read as 'reference'" in lines
+
+
+def test_a_record_nobody_knows_is_a_fault_if_named_and_a_warning_if_found(tmp_path, capsys):
+    path = samples.write(tmp_path / "x.json", {"a": 1})
+    assert validate(capsys, path)[0] == 1
+    code, lines, _ = validate(capsys, tmp_path)
+    assert code == 0
+    assert [line.startswith("warning: ") for line in lines] == [True]
+
+
+def test_a_path_that_does_not_exist_is_an_error_of_usage(tmp_path, capsys):
+    code, lines, error = validate(capsys, tmp_path / "nowhere")
+    assert (code, lines) == (2, [])
+    assert error == f"error: {tmp_path / 'nowhere'}: No such file or directory\n"
+
+
+def test_this_repository_is_valid(capsys):
+    code, lines, _ = validate(capsys, *(ROOT / name for name in ("definitions", "solutions", "workloads")))
+    assert (code, [line for line in lines if not line.startswith("warning: ")]) == (0, [])
+
+
+TRAP = "import pathlib\npathlib.Path({!r}).write_text('run')\n"
+
+
+def test_nothing_is_run_and_torch_is_not_needed(dataset, tmp_path):
+    """Sources that leave a mark when they run, in an interpreter that cannot import torch."""
+    mark = tmp_path / "mark"
+    trap = TRAP.format(str(mark))
+    samples.write(dataset / "definitions/gemm/gemm.json", samples.changed(PLAIN, reference=trap + PLAIN["reference"]))
+    source = {"path": "main.py", "content": trap + SOLUTION["sources"][0]["content"]}
+    samples.write(dataset / "solutions/me/mine.json", samples.changed(SOLUTION, sources=[source]))
+    (dataset / "solutions/module.py").write_text(f'definition = "gemm"\n{trap}\n\ndef run(a, b):\n    return a\n')
+    for name in ("conftest.py", "definitions/conftest.py"):
+        (dataset / name).write_text(trap)
+    block = "import sys, runpy; sys.modules.update(dict.fromkeys(('torch', 'triton', 'pytest', 'numpy')))"
+    for command in (f"['validate', {str(dataset)!r}]", f"['convert', {str(dataset)!r}, {str(tmp_path / 'out')!r}]"):
+        code = f"{block}; sys.argv[1:] = {command}; runpy.run_module('pytest_flashinfer', run_name='__main__')"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=dataset, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert not mark.exists()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+RECORDS = [PLAIN, SOLUTION, LINE, PASSED, CALLS, RESULT, CHAT, *FORMS.values()]
+
+
+@st.composite
+def damaged(draw):
+    """A record with one of its parts replaced by anything, or its text cut."""
+    document = json.loads(json.dumps(draw(st.sampled_from(RECORDS))))
+    place = document
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = draw(st.sampled_from(keys))
+        if draw(st.booleans()) or not isinstance(place[key], (dict, list)) or not place[key]:
+            place[key] = draw(JSON)
+            break
+        place = place[key]
+    text = json.dumps(document).encode()
+    return text[: draw(st.integers(0, len(text)))] if draw(st.booleans()) else text
+
+
+@settings(max_examples=60, deadline=None)
+@given(content=damaged() | st.binary(max_size=40), name=st.sampled_from(["a.json", "a.jsonl", "a.py", "a.trace.json"]))
+def test_whatever_a_file_holds_both_commands_end_with_a_line(content, name, tmp_path_factory):
+    root = tmp_path_factory.mktemp("fuzz")
+    (root / name).write_bytes(content)
+    assert main(["validate", str(root / name)]) in (0, 1)
+    assert main(["convert", str(root / name), str(root / "out.json")]) in (0, 1, 2)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "a.json")
+    code, lines, _ = validate(capsys, tmp_path / "a.json")
+    assert code == 1
+    assert lines == [f"{tmp_path / 'a.json'}: not a regular file"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schema_prints_the_schema(capsys, name):
+    assert main(["schema", name]) == 0
+    assert json.loads(capsys.readouterr().out)["$id"] == f"{name}.json"
+
+
+def test_schema_names_the_ones_there_are(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["schema", "kernel"])
+    assert ended.value.code == 2
+    assert "agent" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_is_no_error():
+    command = f"{sys.executable} -m pytest_flashinfer schema definition | head -c 10"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
