@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.inputs.recipe import Recipe
@@ -35,7 +37,8 @@ class Search:
     """Runs `check` over drawn cases. It returns the failure of a case, or `None`; each case is checked once.
 
     `edges` come first and in order, then draws from `strategy`. `simpler(drawn)` yields cases that are simpler than a
-    failing one. `examples` bounds the cases before a failure, `seconds` their time.
+    failing one. `examples` bounds the cases before a failure, `seconds` their time after the first one, which has to
+    wait until processes have started and the solution is built.
     """
 
     check: Check
@@ -49,13 +52,13 @@ class Search:
     key: bytes = b""
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
-    _deadline: float = 0.0
+    _deadline: float = math.inf
 
     def run(self) -> Outcome:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
-        self._deadline = time.monotonic() + self.seconds
-        for drawn in (*self._saved(), *self.edges):
+        for drawn in chain(self._saved(), self.edges):
             if self.outcome.tried >= self.examples or self._late():
+                self.outcome.out_of_time = self._late()
                 break
             if self._outcome(drawn) is not None:
                 self._fail(drawn)
@@ -73,23 +76,25 @@ class Search:
             if self._late():
                 self.outcome.out_of_time = True
                 return None  # hypothesis sees a pass and ends; what is known stays known, so nothing looks flaky
-            self.outcome.tried += 1
             self._known[text] = self.check(drawn)
+            self.outcome.tried += 1
+            if self.outcome.tried == 1:
+                self._deadline = time.monotonic() + self.seconds
         return self._known[text]
 
     def _late(self) -> bool:
         return time.monotonic() > self._deadline
 
     def _fail(self, drawn: Drawn) -> None:
+        failure = self._known[_text(drawn)]
         if self.outcome.smallest is None:
-            self._deadline = time.monotonic() + SHRINK_SECONDS
-        self.outcome.smallest, self.outcome.failure = drawn, self._known[_text(drawn)]
+            hangs = getattr(getattr(failure, "verdict", None), "status", "") == "TIMEOUT"
+            # a simpler case would hang as well, for as long
+            self._deadline = -math.inf if hangs else time.monotonic() + SHRINK_SECONDS
+        self.outcome.smallest, self.outcome.failure = drawn, failure
 
     def _simplify(self) -> None:
         """Step to a simpler case as long as one fails; what hypothesis shrank by choices ends small in sizes too."""
-        verdict = getattr(self.outcome.failure, "verdict", None)
-        if verdict is not None and verdict.status == "TIMEOUT":
-            return  # each simpler case would hang as well, for as long
         while self.outcome.smallest is not None and not self._late():
             simpler = self.simpler(self.outcome.smallest)
             failing = next((drawn for drawn in simpler if self._outcome(drawn) is not None), None)
@@ -125,15 +130,16 @@ class Search:
         except CaseFailed:
             return
 
-    def _saved(self) -> list[Drawn]:
+    def _saved(self) -> Iterator[Drawn]:
+        """Yield failures of earlier runs, the simplest first; what fails no longer, or cannot be read, is deleted."""
         if self.database is None:
-            return []
-        texts = sorted(self.database.fetch(self.key), key=lambda text: (len(text), text))
-        found = [_parsed(text) for text in texts]
-        for text, drawn in zip(texts, found, strict=True):
-            if drawn is None or self._outcome(drawn) is None:
+            return
+        for text in sorted(self.database.fetch(self.key), key=lambda text: (len(text), text)):
+            drawn = _parsed(text)
+            if drawn is not None:
+                yield drawn  # the caller stops at one that fails
+            if drawn is None or _text(drawn) in self._known:
                 self.database.delete(self.key, text)
-        return [drawn for drawn in found if drawn is not None]
 
 
 class CaseFailed(Exception):  # noqa: N818 - never leaves this module; one type and one place make one bug to hypothesis

@@ -1,0 +1,237 @@
+"""The search for the smallest failing case: its order, its bounds and what it remembers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import hypothesis.core
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.database import InMemoryExampleDatabase
+
+from pytest_flashinfer import search as module
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.search import Search, database_key
+
+DRAWS = st.tuples(st.fixed_dictionaries({"n": st.integers(0, 1000)}), st.just(Recipe(0)))
+KEY = database_key("definitions/a.json::test_sizes[one]")
+
+
+class Wrong(Exception):  # noqa: N818 - says what happened
+    """A failure; `status` is that of its verdict."""
+
+    def __init__(self, n, status="INCORRECT_NUMERICAL"):
+        super().__init__(n)
+        self.verdict = SimpleNamespace(status=status)
+
+
+class Clock:
+    """A clock that stands still unless a check takes time."""
+
+    def __init__(self):
+        self.reading = 0.0
+
+    def monotonic(self):
+        return self.reading
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+class Kernel:
+    """What is searched: wrong from a size on; notes the sizes that it was called with."""
+
+    def __init__(self, wrong_from=None, *, status="INCORRECT_NUMERICAL", clock=None, seconds=()):
+        self.wrong_from, self.status = wrong_from, status
+        self.clock, self.seconds = clock, iter(seconds)
+        self.sizes = []
+
+    def __call__(self, drawn):
+        n = drawn[0]["n"]
+        self.sizes.append(n)
+        if self.clock is not None:
+            self.clock.reading += next(self.seconds, 1.0)
+        return Wrong(n, self.status) if self.wrong_from is not None and n >= self.wrong_from else None
+
+
+def case(n):
+    return {"n": n}, Recipe(0)
+
+
+def less(drawn):
+    n = drawn[0]["n"]
+    return [case(m) for m in (n // 2, n - 1) if 0 <= m < n]
+
+
+def run(kernel, *edges, simpler=less, examples=50, seconds=60.0, **more):
+    return Search(kernel, [case(n) for n in edges], DRAWS, simpler, examples, seconds, **more).run()
+
+
+def test_edges_come_first_and_in_order():
+    kernel = Kernel()
+    run(kernel, 5, 1, 900, 2)
+    assert kernel.sizes[:4] == [5, 1, 900, 2]
+    assert len(kernel.sizes) > 20, "hypothesis draws the others"
+
+
+def test_no_case_is_checked_twice():
+    kernel = Kernel()
+    outcome = run(kernel, 5, 1, 5, 1)
+    assert len(set(kernel.sizes)) == len(kernel.sizes) == outcome.tried
+
+
+@pytest.mark.parametrize("examples", [0, 1, 3, 4, 17])
+def test_no_more_cases_than_asked_for(examples):
+    kernel = Kernel()
+    outcome = run(kernel, 7, 8, 9, examples=examples)
+    assert outcome.tried == len(kernel.sizes) <= examples
+    assert kernel.sizes[:3] == [7, 8, 9][:examples]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 1000))
+def test_a_failing_edge_is_simplified_to_the_smallest(wrong_from):
+    kernel = Kernel(wrong_from)
+    outcome = run(kernel, 1000)
+    assert outcome.smallest == case(wrong_from)
+    assert outcome.failure.args == (wrong_from,)
+    assert len(kernel.sizes) == outcome.tried == len(set(kernel.sizes))
+
+
+@pytest.mark.parametrize("wrong_from", [1, 13, 500])
+def test_a_drawn_failure_is_shrunk_to_the_smallest(wrong_from):
+    outcome = run(Kernel(wrong_from), simpler=lambda _: [], examples=100, seed=1)
+    assert outcome.smallest == case(wrong_from)
+    assert outcome.failure.args == (wrong_from,)
+
+
+def test_what_hypothesis_shrank_is_simplified_further():
+    """Choices that are simple to hypothesis need not be small sizes."""
+    backwards = DRAWS.map(lambda drawn: case(1000 - drawn[0]["n"]))
+    outcome = Search(Kernel(13), [], backwards, less, 50, 60.0, seed=1).run()
+    assert outcome.smallest == case(13)
+
+
+@pytest.mark.parametrize("seconds", range(0, 30, 3))
+@pytest.mark.parametrize("wrong_from", [None, 3, 300, 990])
+def test_out_of_time_never_looks_flaky(clock, seconds, wrong_from):
+    """Wherever time runs out, the search ends with a pass or with a failure that was seen."""
+    kernel = Kernel(wrong_from, clock=clock)
+    outcome = run(kernel, 1, 2, seconds=seconds, seed=5)
+    assert (outcome.failure is None) == (outcome.smallest is None)
+    assert outcome.failure is None or outcome.failure.args == (outcome.smallest[0]["n"],)
+    assert (outcome.failure is not None) == any(wrong_from is not None and n >= wrong_from for n in kernel.sizes)
+    assert len(kernel.sizes) <= 1 + seconds + 1 + module.SHRINK_SECONDS + 1
+
+
+def test_time_that_ran_out_is_said(clock):
+    assert run(Kernel(clock=clock), *range(20), seconds=5).out_of_time
+    assert not run(Kernel(clock=clock), *range(20), seconds=50, examples=20).out_of_time
+
+
+def test_building_is_not_taken_from_the_time(clock):
+    """The first case waits until processes have started and the solution is built."""
+    kernel = Kernel(9, clock=clock, seconds=[1000.0])
+    assert run(kernel, *range(10), seconds=20).smallest == case(9)
+
+
+def test_a_failure_that_took_longer_than_the_time_counts(clock):
+    kernel = Kernel(3, clock=clock, seconds=[1.0, 100.0])
+    assert run(kernel, 1, 3, seconds=10).smallest == case(3)
+
+
+@pytest.mark.parametrize("edges", [[900], []], ids=["an edge", "a draw"])
+def test_a_call_that_hangs_is_not_tried_again_on_simpler_cases(clock, edges):
+    kernel = Kernel(2, status="TIMEOUT", clock=clock)
+    outcome = run(kernel, *edges, seed=1)
+    assert outcome.failure.verdict.status == "TIMEOUT"
+    assert sum(n >= 2 for n in kernel.sizes) == 1
+    assert outcome.smallest == case(kernel.sizes[-1])
+
+
+def test_a_second_run_starts_at_the_failure_of_the_first():
+    database = InMemoryExampleDatabase()
+    assert run(Kernel(37), 900, database=database, key=KEY).smallest == case(37)
+    again = Kernel(37)
+    assert run(again, 900, database=database, key=KEY).smallest == case(37)
+    assert again.sizes[0] == 37
+    assert 900 not in again.sizes
+
+
+def test_a_known_failure_counts_however_long_it_takes(clock):
+    """A kernel that hangs takes longer than the search may: it fails on every run, not on every other one."""
+    database = InMemoryExampleDatabase()
+    for _ in range(3):
+        kernel = Kernel(2, status="TIMEOUT", clock=clock, seconds=[60.0])
+        assert run(kernel, 900, seconds=10, database=database, key=KEY).smallest == case(900)
+
+
+def test_a_known_failure_is_tried_whatever_the_number_of_examples():
+    database = InMemoryExampleDatabase()
+    run(Kernel(37), 900, database=database, key=KEY)
+    assert run(Kernel(37), database=database, key=KEY, examples=1).smallest == case(37)
+
+
+def test_a_mended_kernel_is_forgotten():
+    database = InMemoryExampleDatabase()
+    run(Kernel(37), 900, database=database, key=KEY)
+    assert run(Kernel(), database=database, key=KEY, examples=5).failure is None
+    assert list(database.fetch(KEY)) == []
+
+
+def test_what_was_not_tried_again_is_kept(clock):
+    database = InMemoryExampleDatabase()
+    for n in (37, 38, 951):
+        database.save(KEY, module._text(case(n)).encode())
+    assert run(Kernel(clock=clock), database=database, key=KEY, examples=0).tried == 0
+    assert len(set(database.fetch(KEY))) == 3
+    assert run(Kernel(clock=clock), seconds=0.5, database=database, key=KEY).tried == 2
+    assert set(database.fetch(KEY)) == {module._text(case(951)).encode()}
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b'{"axes": {"n": 1}}', b'{"axes": 1, "recipe": {}}'])
+def test_an_entry_that_cannot_be_read_is_deleted(text):
+    database = InMemoryExampleDatabase()
+    database.save(KEY, text)
+    assert run(Kernel(), 1, database=database, key=KEY, examples=1).tried == 1
+    assert list(database.fetch(KEY)) == []
+
+
+def test_items_do_not_share_failures():
+    database = InMemoryExampleDatabase()
+    run(Kernel(37), 900, database=database, key=KEY)
+    other = Kernel(37)
+    run(other, 900, database=database, key=database_key("definitions/a.json::test_sizes[two]"))
+    assert other.sizes[0] == 900
+
+
+def test_a_seed_decides_the_draws():
+    def draws(seed):
+        kernel = Kernel()
+        run(kernel, seed=seed)
+        return kernel.sizes
+
+    assert draws(1) == draws(1) != draws(2)
+
+
+def test_without_a_seed_that_of_hypothesis_does(monkeypatch):
+    def draws(seed):
+        monkeypatch.setattr(hypothesis.core, "global_force_seed", seed)
+        kernel = Kernel()
+        run(kernel)
+        return kernel.sizes
+
+    assert draws(1) == draws(1) != draws(2)
+
+
+def test_an_error_in_the_check_itself_is_not_a_failure_of_the_kernel():
+    def check(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(check)
