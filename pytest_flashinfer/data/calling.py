@@ -86,7 +86,8 @@ def _needed(function: Function) -> list[str]:
     args = function.args
     names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
     required = names[: len(names) - len(args.defaults)]
-    return required + [arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None]
+    keywords = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    return required + [arg.arg for arg, default in keywords if default is None]
 
 
 def _bind(binding: _Binding, parameters: Sequence[str], needed: Sequence[str]) -> None:

@@ -6,9 +6,12 @@ Both are code of the definition: call them where its reference may run, never in
 from __future__ import annotations
 
 import linecache
+import math
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, signature
+import torch
+
+from pytest_flashinfer.data.source import BrokenSource, Function, functions, parse_python, signature
 from pytest_flashinfer.inputs.errors import InputsError
 
 if TYPE_CHECKING:
@@ -26,10 +29,7 @@ def call_init(definition: Definition, axes: Mapping[str, int], *, device: str, s
     together. Raises InputsError where there is no `init` or it fails, with the reason in one line.
     """
     source = definition.init or ""
-    tree = parse_python(source)
-    if isinstance(tree, BrokenSource) or not functions(tree):
-        raise InputsError(f"{definition.name}: `init` holds no function that could be called")
-    name, function = list(functions(tree).items())[-1]
+    name, function = _last(definition, source, "init")
     asked = signature(function)
     known = {**axes, "device": device, "seed": seed}
     names = (*asked.positional, *(arg.arg for arg in function.args.kwonlyargs))
@@ -42,6 +42,18 @@ def call_init(definition: Definition, axes: Mapping[str, int], *, device: str, s
     if result.keys() <= _PARTS and all(isinstance(part, dict) for part in result.values()):
         return {key: value for part in result.values() for key, value in part.items()}
     return result
+
+
+def load_last(definition: Definition, source: str, what: str) -> Callable[..., Any]:
+    """Return the last top-level function of a source that a definition holds under `what`. Raises InputsError."""
+    return _load(definition, source, _last(definition, source, what)[0], what)
+
+
+def _last(definition: Definition, source: str, what: str) -> tuple[str, Function]:
+    tree = parse_python(source)
+    if isinstance(tree, BrokenSource) or not functions(tree):
+        raise InputsError(f"{definition.name}: `{what}` holds no function that could be called")
+    return list(functions(tree).items())[-1]
 
 
 def call_custom(
@@ -83,7 +95,7 @@ def by_input(definition: Definition, arguments: Mapping[str, Any]) -> dict[str, 
 def _load(definition: Definition, source: str, name: str, what: str) -> Callable[..., Any]:
     path = f"<{what} of {definition.name}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    namespace: dict[str, Any] = {"__name__": f"pytest_flashinfer_{what}"}
+    namespace: dict[str, Any] = {"__name__": f"pytest_flashinfer_{what}", "torch": torch, "math": math}
     try:
         exec(compile(source, path, "exec"), namespace)  # noqa: S102 - the contract's own code, where it may run
     except Exception as error:

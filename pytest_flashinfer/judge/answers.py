@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_flashinfer.data.absent import missing_names
+from pytest_flashinfer.data.calling import DUMP, entry_source
 from pytest_flashinfer.inputs.dtypes import is_packed
+from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.truth import OutputSpec, Truth
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.kernel import cache_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import torch
+
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.pool import Pool
 
+T = TypeVar("T")
 KEPT_BYTES = 1 << 28  # of truths that are kept for the next solution
 _PARTS = ("native", "wide", "allowance", "undecided")
 
 
 class ReferenceFailed(Exception):  # noqa: N818 - says what happened
     """There is no truth about a case: the reference raised, crashed, hung or broke its own contract."""
+
+
+class NoReference(ReferenceFailed):
+    """There cannot be a truth here: the definition has no reference, or what it needs is not there."""
+
+
+class ModuleAbsent(InputsError):  # noqa: N818 - says what happened
+    """The definition's own inputs need a module that is not installed."""
 
 
 class Answers:
@@ -31,7 +48,13 @@ class Answers:
     """
 
     def __init__(
-        self, pool: Pool, definition: Definition, *, timeout: float, operands: str = "working", budget: int | None = None
+        self,
+        pool: Pool,
+        definition: Definition,
+        *,
+        timeout: float,
+        operands: str = "working",
+        budget: int | None = None,
     ) -> None:
         self.pool = pool
         self.definition = definition
@@ -64,49 +87,111 @@ class Answers:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= _size(dropped)
 
-    def _ask(self, case: Case) -> Truth | ReferenceFailed:
-        if self.definition.reference is None:
-            return ReferenceFailed(f"{self.definition.name} has no reference")
+    def shapes(self, case: Case) -> dict[str, tuple[tuple[int, ...], str] | None]:
+        """Return shape (as stored) and dtype of every output, as the reference gives them. Raises ReferenceFailed."""
+        specs = {
+            name: OutputSpec("float32", (), spec.optional, self._param(spec.param))
+            for name, spec in self.definition.outputs.items()
+        }
+        seed = case.recipe.seed & 0xFFFFFFFF
+        found = self._guarded(lambda: self._live().shapes(case.values, specs, seed=seed, timeout=self.timeout))
+        return {
+            name: None if each is None else (tuple(map(int, each["size"])), str(each["dtype"]).removeprefix("torch."))
+            for name, each in zip(specs, found, strict=True)
+        }
+
+    def make(self, what: str, axes: Mapping[str, int], seed: int, scalars: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs that the definition's own code makes (`what`: "init" or "custom"). Raises InputsError."""
+        request = {"what": what, "axes": dict(axes), "seed": seed, "scalars": dict(scalars)}
         try:
-            seed = case.recipe.seed & 0xFFFFFFFF
-            return self._live().ask(case.values, _specs(case), timeout=self.timeout, seed=seed, **self.options)
+            made, _ = self._guarded(lambda: errands.make(self._live(needed=False), request, self.timeout))
+        except NoReference as error:
+            raise ModuleAbsent(str(error)) from error
+        except ReferenceFailed as error:
+            raise InputsError(str(error)) from error
+        return made
+
+    def check(
+        self, outputs: Mapping[str, torch.Tensor], truth: Truth, settings: Mapping[str, Any]
+    ) -> str | None:
+        """Return why the definition's own check refuses outputs, or `None`. Raises ReferenceFailed where it fails."""
+        pairs = [(each.native, outputs.get(name)) for name, each in truth.outputs.items()]
+        return self._guarded(lambda: errands.check(self._live(), pairs, settings, self.timeout))
+
+    def _ask(self, case: Case) -> Truth | ReferenceFailed:
+        seed = case.recipe.seed & 0xFFFFFFFF
+        try:
+            return self._guarded(
+                lambda: self._live().ask(
+                    case.values, self._specs(case), timeout=self.timeout, seed=seed, **self.options
+                )
+            )
+        except ReferenceFailed as error:
+            return error
+
+    def _guarded(self, question: Callable[[], T]) -> T:
+        """Ask the worker; its errors become ReferenceFailed, and a worker that is gone is forgotten."""
+        try:
+            return question()
         except (WorkerDied, WorkerTimedOut) as error:
             self._drop()
-            return ReferenceFailed(f"the reference's process: {error.detail}")
+            raise ReferenceFailed(f"the reference's process: {error.detail}") from error
         except WorkerError as error:
-            return ReferenceFailed(error.detail)
+            absent = error.kind == "absent" and self.definition.form == DUMP
+            kind = NoReference if absent else ReferenceFailed
+            raise kind(error.detail) from error
 
-    def _live(self) -> Oracle:
+    def _live(self, *, needed: bool = True) -> Oracle:
+        """Return a worker that has the reference, or at least, where that is not `needed`, the rest of the code."""
+        source, entry = self._source(needed=needed)
         if self._oracle is None or not self._oracle.worker.alive:
             self._drop()
-            oracle = Oracle(self.pool.worker(HANDLER), self.pool.device)
-            self._oracle = oracle
-            assert self.definition.reference is not None
-            oracle.build(
-                self.definition.reference,
+            self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device)
+            self._oracle.build(
+                source,
                 cache_folder() / "references",
-                entry=self.definition.entry,
+                entry=entry,
                 style=self.definition.reference_style,
+                hooks=errands.describe(self.definition),
                 timeout=self.timeout,
             )
         return self._oracle
+
+    def _source(self, *, needed: bool) -> tuple[str, str]:
+        """Return the reference's source and entry. Raises NoReference where it is `needed` and cannot be run."""
+        definition = self.definition
+        if definition.reference is None:
+            if needed:
+                raise NoReference(f"{definition.name} has no reference: nothing says what is right")
+            return "", definition.entry
+        missing = missing_names(definition.reference, definition.entry) if definition.form == DUMP else ()
+        if missing and needed:
+            raise NoReference(f"the reference uses `{missing[0]}`, which is not in the file: add it to the source")
+        try:
+            return entry_source(definition)
+        except ValueError as error:
+            if needed:
+                raise NoReference(str(error)) from error
+        return definition.reference, definition.entry
+
+    def _param(self, param: str | None) -> str | None:
+        return param if param in self.definition.inputs else None
+
+    def _specs(self, case: Case) -> dict[str, OutputSpec]:
+        specs = {}
+        for name, declared in case.definition.outputs.items():
+            shape = case.shapes[name]
+            if is_packed(declared.dtype) and shape:
+                shape = (*shape[:-1], 2 * shape[-1])
+            elements = None if declared.shape is None else shape
+            specs[name] = OutputSpec(declared.dtype, elements, declared.optional, self._param(declared.param))
+        return specs
 
     def _drop(self) -> None:
         if self._oracle is not None:
             self._oracle.close()
             self._oracle.worker.close()
         self._oracle = None
-
-
-def _specs(case: Case) -> dict[str, OutputSpec]:
-    specs = {}
-    for name, declared in case.definition.outputs.items():
-        shape = case.shapes[name]
-        if is_packed(declared.dtype) and shape:
-            shape = (*shape[:-1], 2 * shape[-1])
-        elements = None if declared.shape is None else shape
-        specs[name] = OutputSpec(declared.dtype, elements, declared.optional, declared.param)
-    return specs
 
 
 def _size(found: Truth | ReferenceFailed) -> int:

@@ -36,11 +36,19 @@ class Oracle:
         self.device = device
         self.arena = Arena(device)
 
-    def build(
-        self, reference: str, folder: Path, *, entry: str = "run", style: str = "return", timeout: float = 120
+    def build(  # noqa: PLR0913 - all but two have defaults
+        self,
+        reference: str,
+        folder: Path,
+        *,
+        entry: str = "run",
+        style: str = "return",
+        hooks: Mapping[str, Any] | None = None,
+        timeout: float = 120,
     ) -> None:
-        """Load the reference's source in the worker."""
-        self.worker.build({"reference": reference, "entry": entry, "style": style}, folder, timeout)
+        """Load the reference's source in the worker; `hooks` as `errands.describe` makes them."""
+        request = {"reference": reference, "entry": entry, "style": style, "hooks": hooks}
+        self.worker.build(request, folder, timeout)
 
     def ask(
         self,
@@ -51,27 +59,42 @@ class Oracle:
         **options: Any,
     ) -> Truth:
         """Return the truth for these inputs; `options` as in `evaluate`."""
-        packing = _Packing()
+        packing = Packing()
         arguments = [_argument(name, value, packing) for name, value in inputs.items()]
         ids = _widest(inputs) if options.get("sampling") else 0
         wanted = [_request(name, spec, packing, ids) for name, spec in outputs.items()]
-        self.worker.fit(self.arena, packing.end)
-        for name, slot in packing.slots.items():
-            if name in inputs:
-                slot.tensor_of(self.arena.data).copy_(inputs[name])
-        if self.device != "cpu":
-            torch.cuda.synchronize(self.device)
+        self.place(packing, inputs)
         reply = self.worker.call({"inputs": arguments, "outputs": wanted, **options}, timeout)
         facts = {str(each["name"]): each for each in reply["outputs"]}
         truths = {name: self._read(name, spec, facts[name], packing) for name, spec in outputs.items()}
         notes = tuple(map(str, reply["notes"]))
         return Truth(truths, str(reply["how"]), bool(reply["nan_inputs"]), notes, dict(reply["seconds"]))
 
+    def shapes(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, OutputSpec], *, seed: int, timeout: float = 120
+    ) -> list[Any]:
+        """Return what the reference says of each output in order: `{"size", "dtype"}`, untrusted, or `None`."""
+        packing = Packing()
+        arguments = [_argument(name, value, packing) for name, value in inputs.items()]
+        wanted = [{"name": name, "optional": spec.optional, "param": spec.param} for name, spec in outputs.items()]
+        self.place(packing, inputs)
+        request = {"do": "shapes", "inputs": arguments, "outputs": wanted, "seed": seed}
+        return list(self.worker.call(request, timeout)["outputs"])
+
+    def place(self, packing: Packing, values: Mapping[str, Any]) -> None:
+        """Copy tensors into the slots of their names, in an arena that is large enough for all slots."""
+        self.worker.fit(self.arena, packing.end)
+        for name, slot in packing.slots.items():
+            if name in values:
+                slot.tensor_of(self.arena.data).copy_(values[name])
+        if self.device != "cpu":
+            torch.cuda.synchronize(self.device)
+
     def close(self) -> None:
         """Give the arena back. The worker is closed by its owner."""
         self.arena.close()
 
-    def _read(self, name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: _Packing) -> OutputTruth:
+    def _read(self, name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packing) -> OutputTruth:
         parts: dict[str, torch.Tensor | None] = {}
         for part in _PARTS:
             slot = packing.slots.get(f"{name}\0{part}")
@@ -94,7 +117,7 @@ class Oracle:
         )
 
 
-class _Packing:
+class Packing:
     """Slots one behind the other, without guard zones: the reference is trusted with its own memory."""
 
     def __init__(self) -> None:
@@ -102,6 +125,7 @@ class _Packing:
         self.end = 0
 
     def add(self, key: str, size: tuple[int, ...], dtype: torch.dtype) -> dict[str, Any]:
+        """Add a contiguous slot and return its message."""
         elements = 1
         for length in size:
             elements *= length
@@ -112,7 +136,7 @@ class _Packing:
         return slot.message()
 
 
-def _argument(name: str, value: Any, packing: _Packing) -> dict[str, Any]:
+def _argument(name: str, value: Any, packing: Packing) -> dict[str, Any]:
     if isinstance(value, torch.Tensor):
         return {"name": name, "slot": packing.add(name, tuple(value.shape), value.dtype)}
     if isinstance(value, float):
@@ -126,7 +150,7 @@ def _widest(inputs: Mapping[str, Any]) -> int:
     return max((int(x.shape[-1]) for x in matrices), default=0)
 
 
-def _request(name: str, spec: OutputSpec, packing: _Packing, ids: int) -> dict[str, Any]:
+def _request(name: str, spec: OutputSpec, packing: Packing, ids: int) -> dict[str, Any]:
     """Ask for the parts that an output of this dtype has; 16-bit outputs need no more than float32 for the truth.
 
     `ids`: how many ids can be drawn, 0 where nothing is drawn.

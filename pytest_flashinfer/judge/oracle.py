@@ -1,6 +1,7 @@
 """The handler in the reference's own worker: builds it, evaluates it, writes the truth into the judge's arena.
 
-Build request: `reference` (source), `entry` (function name), `style` ("return" or "destination").
+Build request: `reference` (source), `entry` (function name), `style` ("return" or "destination"), `hooks` (the other
+code of the definition, see foreign.py; requests that name one of its errands in `do` are passed there).
 
 Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in
 the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
@@ -8,17 +9,22 @@ the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "o
 slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `seconds` (or null). The reply says
 what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`,
 `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
+
+A request with `do` "shapes" has `inputs`, `outputs` and `seed`; `outputs` of the reply say which `size` and `dtype` the
+reference gives, in order, `null` for one that it leaves out.
 """
 
 from __future__ import annotations
 
 import linecache
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from .evaluate import evaluate
-from .reference import InvalidReferenceError
+from .foreign import Foreign
+from .reference import InvalidReferenceError, Reference
 from .truth import OutputSpec, OutputTruth, Truth
 
 if TYPE_CHECKING:
@@ -38,11 +44,10 @@ class Slots(Protocol):
 
 
 class OracleError(Exception):
-    """An error that tells the judge its own kind: "reference"."""
+    """An error that tells the judge its own kind: "reference", or "absent" where a module is not installed."""
 
-    kind = "reference"
-
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, kind: str = "reference") -> None:
+        self.kind = kind
         self.message = message
         super().__init__(message)
 
@@ -50,9 +55,10 @@ class OracleError(Exception):
 class Built:
     """A reference ready to be called."""
 
-    def __init__(self, function: Callable[..., Any], style: str) -> None:
+    def __init__(self, function: Callable[..., Any], style: str, foreign: Foreign | None = None) -> None:
         self.function = function
         self.style = style
+        self.foreign = foreign
         self.threads = torch.get_num_threads()
 
     def use_threads(self, elements: int) -> None:
@@ -73,25 +79,53 @@ def warm(device: str) -> None:
     evaluate(torch.softmax, {"x": sample, "dim": 0}, {"y": OutputSpec("float32", (2,))})  # torch loads parts of itself
 
 
-def build(request: dict[str, Any], folder: Path, device: str) -> Built:  # noqa: ARG001 - the handler's signature
-    """Compile the reference's source; tracebacks show its lines. Raises `OracleError`."""
+def build(request: dict[str, Any], folder: Path, device: str) -> Built:
+    """Compile the reference's source; tracebacks show its lines. Raises `OracleError`.
+
+    A reference that needs a module which is not installed says so when it is called: other code may do without it.
+    """
     source, entry = request["reference"], request.get("entry", "run")
     place = str(folder / "reference.py")
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
-    module: dict[str, Any] = {"__name__": "reference", "__file__": place}
+    module: dict[str, Any] = {"__name__": "reference", "__file__": place, "torch": torch, "math": math}
+    foreign = Foreign(request["hooks"], device) if request.get("hooks") else None
+    style = request.get("style", "return")
     try:
         exec(compile(source, place, "exec"), module)  # noqa: S102 - the reference is code, and this process is its own
+    except ModuleNotFoundError as error:
+        return Built(_failing(error), style, foreign)
     except Exception as error:
         raise OracleError(f"the reference does not load: {type(error).__name__}: {error}") from error
     function = module.get(entry)
-    if not callable(function):
+    if not callable(function) and source:
         raise OracleError(f"the reference has no function {entry}")
-    return Built(function, request.get("style", "return"))
+    return Built(function or _failing(RuntimeError("there is no reference")), style, foreign)
+
+
+def _failing(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
-    """Evaluate the reference on the inputs in the arena and write what was asked for. Raises `OracleError`."""
+    """Carry out a request of the judge. Raises `OracleError`."""
     assert isinstance(kernel, Built)
+    errand = request.get("do", "evaluate")
+    if errand in ("make", "take", "check"):
+        assert kernel.foreign is not None
+        run = {"take": kernel.foreign.take, "check": kernel.foreign.check}.get(errand)
+        return kernel.foreign.make(request) if run is None else run(request, memory)
+    try:
+        return _shapes(kernel, request, memory) if errand == "shapes" else _evaluate(kernel, request, memory)
+    except InvalidReferenceError as error:
+        absent = isinstance(error.__cause__, ModuleNotFoundError)
+        raise OracleError(str(error), "absent" if absent else "reference") from error
+
+
+def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
+    """Evaluate the reference on the inputs in the arena and write what was asked for."""
     inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
     kernel.use_threads(sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor)))
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
@@ -100,12 +134,20 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
         for key in ("seed", "operands", "budget", "seconds", "sampling")
         if request.get(key) is not None
     }
-    try:
-        truth = evaluate(kernel.function, inputs, specs, style=kernel.style, **options)  # type: ignore[arg-type]
-    except InvalidReferenceError as error:
-        raise OracleError(str(error)) from error
+    truth = evaluate(kernel.function, inputs, specs, style=kernel.style, **options)  # type: ignore[arg-type]
     outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
     return {**_facts(truth), "outputs": outputs}
+
+
+def _shapes(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
+    """Run the reference as written, and say what it gives."""
+    if kernel.style == "destination":
+        raise OracleError("the reference writes into outputs whose shape no input decides; have it return them")
+    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
+    specs = {each["name"]: OutputSpec("float32", (), each["optional"], each["param"]) for each in request["outputs"]}
+    results = Reference(kernel.function, inputs, specs, seed=request["seed"]).raw()
+    facts = [None if x is None else {"size": list(x.shape), "dtype": str(x.dtype)} for x in results.values()]
+    return {"outputs": facts}
 
 
 def _argument(spec: Mapping[str, Any], memory: Slots) -> Any:

@@ -51,6 +51,10 @@ class Reference:
 
     def native(self, mode: AbstractContextManager[Any] | None = None) -> Results:
         """Run as written, under `mode` if there is one; outputs in their declared dtypes and storage shapes."""
+        return {name: self._declare(name, value) for name, value in self.raw(mode).items()}
+
+    def raw(self, mode: AbstractContextManager[Any] | None = None) -> Results:
+        """Run as written; outputs as the reference gives them. Raises `InvalidReferenceError`."""
         versions = {name: x._version for name, x in self.inputs.items() if isinstance(x, torch.Tensor)}  # noqa: SLF001
         try:
             with torch.no_grad(), mode or nullcontext():
@@ -63,7 +67,7 @@ class Reference:
         for name, version in versions.items():
             if self.inputs[name]._version != version:  # noqa: SLF001
                 raise InvalidReferenceError(f"the reference writes into its input {name}; declare it with `param`")
-        return {name: self._declare(name, value) for name, value in results.items()}
+        return results
 
     def widen(self, wide: torch.dtype) -> dict[str, Any]:
         """Return the inputs with every floating tensor lifted to `wide`."""

@@ -69,7 +69,7 @@ def test_the_truth_is_written_and_described(tmp_path: Path) -> None:
     ("source", "entry", "words"),
     [
         ("def run(x:", "run", "does not load: SyntaxError"),
-        ("import nowhere_at_all", "run", "does not load: ModuleNotFoundError"),
+        ("1 / 0", "run", "does not load: ZeroDivisionError"),
         (SOURCE, "forward", "has no function forward"),
     ],
 )
@@ -77,6 +77,14 @@ def test_a_reference_that_cannot_be_built(tmp_path: Path, source: str, entry: st
     with pytest.raises(oracle.OracleError, match=words) as caught:
         oracle.build({"reference": source, "entry": entry}, tmp_path, "cpu")
     assert caught.value.kind == "reference"
+
+
+def test_a_reference_whose_module_is_not_installed_says_so_when_it_is_called(tmp_path: Path) -> None:
+    built = oracle.build({"reference": "import nowhere_at_all\ndef run(x, scale, mask): pass"}, tmp_path, "cpu")
+    memory = Memory()
+    with pytest.raises(oracle.OracleError, match="nowhere_at_all") as caught:
+        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)
+    assert caught.value.kind == "absent"
 
 
 def test_a_reference_that_raises(tmp_path: Path) -> None:
