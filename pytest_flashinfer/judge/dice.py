@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import torch
 
@@ -11,16 +12,17 @@ _PERIOD = 1_048_583  # a prime: drawing numbers costs more than the operations t
 
 
 class Dice:
-    """Draws from a generator of its own, so that the reference's random numbers stay what they are.
+    """Draws for all runs of a case, from a generator of its own: the reference's random numbers stay what they are.
 
     `keyed`: equal values get equal numbers, as equal operands get equal roundings in a kernel, so that a tie stays a
     tie. It is for float64 only, and for references that order values.
     """
 
-    def __init__(self, generator: torch.Generator, *, keyed: bool) -> None:
-        self.generator = generator
+    def __init__(self, device: torch.device, seed: int, *, keyed: bool) -> None:
+        self.generator = torch.Generator(device).manual_seed(seed)
         self.keyed = keyed
-        self.salt = int(torch.randint(1, 2**40, (), generator=generator, device=generator.device)) if keyed else 0
+        self._numbers = random.Random(seed)  # noqa: S311 - on the host, without waiting for a card
+        self.salt = self._numbers.getrandbits(40)
 
     def factor(self, like: torch.Tensor, unit: float) -> torch.Tensor:
         """Draw factors around one; infinite values stay what they are under them."""
@@ -49,7 +51,7 @@ class Dice:
 
     def number(self) -> float:
         """Draw a number between -1 and 1."""
-        return float(torch.rand((), generator=self.generator, device=self.generator.device)) * 2 - 1
+        return self._numbers.uniform(-1.0, 1.0)
 
     def _uniform(self, like: torch.Tensor, low: float, high: float) -> torch.Tensor:
         """Draw uniform numbers; large tensors repeat them, at a distance that no axis is likely to share."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .dice import Dice
 from .floats import is_narrow
 from .lifted import Lifted, flatten, replace, short, tag
 from .ops import Kind, Op, describe, magnitude
@@ -16,6 +15,7 @@ from .wide import Step, WideMode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .dice import Dice
     from .lift import Plan
 
 _FLIP = 2.0**-20  # values this close to a rounding boundary (relative) may fall on either side of it
@@ -36,7 +36,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         self,
         wide: torch.dtype,
         plan: Plan,
-        generator: torch.Generator,
+        dice: Dice,
         unit: float,
         *,
         operands: bool,
@@ -44,7 +44,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__(wide)
         self.plan = plan
-        self.dice = Dice(generator, keyed=plan.selects and wide is torch.float64)
+        self.dice = dice
         self.unit = unit
         self.operands = operands
         self.number = number

@@ -10,6 +10,7 @@ import torch
 
 from . import bound
 from .bound import rows
+from .dice import Dice
 from .floats import canonical, is_float, overflow_at
 from .noise import Noise
 from .truth import OutputTruth
@@ -59,13 +60,14 @@ class Spread:
             if value is not None and not is_float(self.run.outputs[name].dtype):
                 native = self.native[name]
                 self.unsure[name] = value != native if native is not None else torch.zeros_like(value, dtype=torch.bool)
-        generator = torch.Generator(self.run.device).manual_seed(self.run.seed + 1)
+        keyed = self.plan.selects and self.dtype is torch.float64
+        dice = Dice(self.run.device, self.run.seed + 1, keyed=keyed)
         working = self.operands == "working"
         once = self.plan.low is not None and working and not self.plan.decides and self._short()
         for number in range(runs):
             if once:  # the float32 roundings of all runs are in the first
                 unit = math.sqrt(runs) * bound.FLOAT32_UNIT if number == 0 else 0.0
-            mode = Noise(self.dtype, self.plan, generator, unit, operands=working, number=number)
+            mode = Noise(self.dtype, self.plan, dice, unit, operands=working, number=number)
             try:
                 disturbed = self.run.under(mode, self.lifted)
                 check_shapes(disturbed, self.native)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.judge import measure
@@ -106,6 +106,7 @@ class TestCase07:
         assert not compare(flipped, truth, parse("required_matched_ratio=0.95")).ok
         assert compare(flipped, truth, parse("mask:required_matched_ratio=0.95")).ok
 
+    @settings(deadline=None, max_examples=50)
     @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5))
     def test_equal_integers_pass_and_others_fail(self, values: list[int]) -> None:
         truth = torch.tensor(values)
@@ -232,6 +233,7 @@ def test_one_wrong_element_in_a_million_fails(monkeypatch: pytest.MonkeyPatch) -
     assert (found.ok, found.n_bad, found.worst) == (False, 1, (777, 333))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 2**31))
 def test_chunks_do_not_matter(n: int, chunk: int, seed: int) -> None:
     g = torch.Generator().manual_seed(seed)
@@ -249,6 +251,7 @@ def test_chunks_do_not_matter(n: int, chunk: int, seed: int) -> None:
     )
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.floats(-1e30, 1e30), st.floats(0, 1e30), st.floats(-1e30, 1e30))
 def test_a_float_passes_exactly_within_its_bound(expected: float, bound: float, actual: float) -> None:
     wide = torch.tensor([expected], dtype=torch.float64)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.judge import floats
@@ -20,6 +20,7 @@ def one(value: float) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@settings(deadline=None, max_examples=50)
 @given(value=st.floats(allow_nan=False, allow_infinity=False, width=32))
 def test_spacing_is_the_gap_to_the_next_number(name: str, value: float) -> None:
     there = one(value).to(FORMATS[name])
@@ -30,6 +31,7 @@ def test_spacing_is_the_gap_to_the_next_number(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("name", [*FORMATS, *NARROW])
+@settings(deadline=None, max_examples=50)
 @given(value=st.floats(allow_nan=False, allow_infinity=False, width=32))
 def test_rounding_errs_by_half_a_spacing_at_most(name: str, value: float) -> None:
     there = one(value).to({**FORMATS, **NARROW}[name]).double()
@@ -56,6 +58,7 @@ def test_codes_of_neighbours_differ_by_one(dtype: torch.dtype) -> None:
     assert int((steps == 0).sum()) == 1
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 255), min_size=1, max_size=8))
 def test_packed_codes_unpack_low_nibble_first(codes: list[int]) -> None:
     packed = torch.tensor(codes, dtype=torch.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.judge.tolerance import Tolerance, ToleranceError, from_mapping, layered, parse, parse_lines
@@ -78,6 +78,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(SETTINGS, st.dictionaries(st.sampled_from(["a", "b_2"]), SETTINGS.filter(bool)))
 def test_what_describe_writes_parse_reads(whole: dict[str, object], outputs: dict[str, dict[str, object]]) -> None:
     found = Tolerance(**whole, outputs={name: Tolerance(**own) for name, own in outputs.items()})  # type: ignore[arg-type]
