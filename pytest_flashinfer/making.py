@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.data.constants import open_constants, shown
 from pytest_flashinfer.inputs.axes import solve_axes
-from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import variant
-from pytest_flashinfer.worker.case import Case, shapes_of
+from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.own_inputs import OwnInputs
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
 SMALL_BYTES = 1 << 24  # inputs up to this size are called more often, each time with contents of their own
@@ -28,15 +31,25 @@ SMALL_BYTES = 1 << 24  # inputs up to this size are called more often, each time
 
 @dataclass(frozen=True)
 class DefaultInputs:
-    """The maker that follows the contract; `root` is where the data set's stored tensors lie."""
+    """The maker that follows the contract; `root` is where the data set's stored tensors lie.
+
+    `own` makes those that the definition has code for; what it makes decides sizes.
+    """
 
     definition: Definition
     device: str
     root: Path | None
+    own: OwnInputs | None = None
 
     def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
         """Return the inputs by name. Raises the errors of inputs/errors.py."""
-        return make_inputs(self.definition, axes, recipe, device=self.device, workload=workload, root=self.root)
+        given = {} if self.own is None else self.own(axes, recipe, workload)
+        given = {name: _moved(value, self.device) for name, value in given.items()}
+        if given and workload is None:
+            axes = {**axes, **shown(self.definition, _shapes(given))}
+        return make_inputs(
+            self.definition, axes, recipe, device=self.device, workload=workload, root=self.root, given=given
+        )
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,8 @@ class Cases:
     """Makes the cases of one definition. All inputs follow from `seed`, the run's own.
 
     `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
-    `kinds` says how contents vary; each costs a run of the oracle, once for all solutions.
+    `kinds` says how contents vary; each costs a run of the oracle, once for all solutions. `reference` is asked for
+    the shapes that no size decides.
     """
 
     definition: Definition
@@ -52,10 +66,13 @@ class Cases:
     default: Inputs
     seed: int
     kinds: tuple[str, ...]
+    reference: Answers | None = None
 
     def first(self, workload: Workload) -> Case:
         """Return the first case of a listed workload. Raises the errors of inputs/errors.py."""
         recipe = _recipe_of(workload) or Recipe(self._derive(workload.uuid))
+        if open_constants(self.definition):
+            return self._case(workload.axes, recipe, workload)  # the data may show what no size says
         return self._case(solve_axes(self.definition, workload.axes), recipe, workload)
 
     def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
@@ -77,15 +94,39 @@ class Cases:
         own = self._own(case)
         (other,) = self._variants(first, self.kinds[:1])
         for number in range(rounds):
-            if first.nbytes > SMALL_BYTES:
+            if first.nbytes > SMALL_BYTES or len(self.kinds) == 1:
                 yield (other, first)[number % 2]
             else:
                 case = self._variant(case, "fresh", f"timed {number}", own)
                 yield case
 
     def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
-        values = self.inputs(axes, recipe, workload)
-        return Case(self.definition, axes, recipe, values, shapes_of(self.definition, axes), workload=workload)
+        waiting = [name for name in open_constants(self.definition) if name not in axes]
+        try:
+            values = self.inputs(axes, recipe, workload)
+            if waiting or self._made:
+                axes = solve_axes(self.definition, {**axes, **shown(self.definition, _shapes(values))})
+        except Unsatisfiable as error:
+            if waiting:
+                raise Unbound(f"axis `{waiting[0]}` is a constant without a value: {error}") from error
+            raise
+        return self._shaped(Case(self.definition, axes, recipe, values, {}, workload=workload))
+
+    def _shaped(self, case: Case) -> Case:
+        """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""
+        shapes = shapes_of(case.definition, case.axes)
+        if declared(case.definition) and None not in shapes.values():
+            return replace(case, shapes=shapes)
+        if self.reference is None:
+            name = next((name for name, shape in shapes.items() if shape is None), "")
+            raise Unsatisfiable(f"shape of output {name}", "no input and no constraint decides one of its axes")
+        return case.as_told(self.reference.shapes(case), shapes)
+
+    @property
+    def _made(self) -> frozenset[str]:
+        """The inputs that the definition's own code has made."""
+        own = getattr(self.default, "own", None)
+        return frozenset() if own is None else frozenset(own.made)
 
     def _variants(self, first: Case, kinds: tuple[str, ...]) -> Iterator[Case]:
         case, own = first, self._own(first)
@@ -106,15 +147,35 @@ class Cases:
     def _variant(self, case: Case, kind: str, name: str, own: frozenset[str]) -> Case:
         if own and own >= case.values.keys():
             recipe = replace(case.recipe, seed=self._derive(f"{case.recipe.seed} {name}"))
-            return case.with_values(self.inputs(case.axes, recipe, case.workload), name)
+            return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
+        keep = own | self._made
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         generator = torch.Generator(device).manual_seed(self._derive(f"{case.recipe.seed} {name}"))
-        return case.with_values(variant(case.values, self.definition, kind, generator, keep=own), name)
+        values = {**variant(case.values, self.definition, kind, generator, keep=keep), **self._made_again(case, name)}
+        return self._shaped(case.with_values(values, name))
+
+    def _made_again(self, case: Case, name: str) -> dict[str, Any]:
+        """Return what the definition's own code makes with another seed, where that has the same shapes."""
+        own = getattr(self.default, "own", None)
+        if not self._made or own is None or self.inputs != self.default:
+            return {}
+        recipe = replace(case.recipe, seed=self._derive(f"{case.recipe.seed} {name}"))
+        made = {key: _moved(value, own.reference.pool.device) for key, value in own(case.axes, recipe, case.workload).items()}
+        known = {key: case.values[key] for key in made}
+        return made if _shapes(made) == _shapes(known) else {}
 
     def _derive(self, what: str) -> int:
         """Return a seed of 32 bits that follows from the run's seed and a purpose."""
         text = f"{self.seed} {self.definition.name} {what}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def _shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def _moved(value: Any, device: str) -> Any:
+    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Workload
 
-CHOSEN = 3
-CANDIDATES = 8
+CHOSEN = 2
+CANDIDATES = 6
+GROWTH = 32  # a chosen workload has at most this many times the elements of the smallest one
 ELEMENTS = 1 << 26  # of the chosen workloads together; the smallest one is taken whatever its size
 
 
@@ -25,19 +26,21 @@ def elements(definition: Definition, axes: Mapping[str, int]) -> int:
 
 
 def smoke(definition: Definition, workloads: Sequence[Workload]) -> list[Workload]:
-    """Return up to three of the smallest workloads: the smallest, then, within a budget, those farthest from them.
+    """Return up to two of the smallest workloads: the smallest, then, within a budget, those farthest from them.
 
     Distance is taken between the logarithms of the axis sizes, so 1 and 64 differ as much as 64 and 4096.
     """
     by_size = sorted(workloads, key=lambda workload: (elements(definition, workload.axes), workload.uuid))[:CANDIDATES]
     chosen = by_size[:1]
-    left = ELEMENTS - sum(elements(definition, workload.axes) for workload in chosen)
-    while len(chosen) < CHOSEN:
-        rest = [each for each in by_size if each not in chosen and elements(definition, each.axes) <= left]
+    sizes = {workload.uuid: elements(definition, workload.axes) for workload in by_size}
+    left = ELEMENTS - sum(sizes[workload.uuid] for workload in chosen)
+    while chosen and len(chosen) < CHOSEN:
+        most = min(left, GROWTH * sizes[chosen[0].uuid])
+        rest = [each for each in by_size if each not in chosen and sizes[each.uuid] <= most]
         if not rest:
             break
         chosen.append(max(rest, key=lambda candidate: min(_distance(candidate, other) for other in chosen)))
-        left -= elements(definition, chosen[-1].axes)
+        left -= sizes[chosen[-1].uuid]
     return chosen
 
 

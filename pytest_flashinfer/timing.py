@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 ROUNDS = {"cpu": 5, "cuda": 10}
 LARGE_BYTES = 1 << 28  # inputs above this size are timed in fewer rounds: each has an output to keep and to judge
 LARGE_ROUNDS = 4
+SLOW = 0.1  # seconds of a call on the CPU, as an interpreted kernel takes, above which fewer rounds must do
+SLOW_ROUNDS = 2
 
 
 class Timing:
@@ -57,6 +59,8 @@ class Timing:
             return warm
         self.session.pool.quiet()
         rounds = LARGE_ROUNDS if first.nbytes > LARGE_BYTES else ROUNDS[self.session.device.kind]
+        if self.session.device.kind == "cpu" and warm[-1].result is not None and warm[-1].result.host_seconds > SLOW:
+            rounds = SLOW_ROUNDS
         calls = kernel.run(cases.timed(workload, rounds), cache=cast("Cache", self.session.options.cache))
         return calls if calls[-1].error is not None else [*warm, *calls]
 

@@ -1,0 +1,37 @@
+"""How this repository's own definitions are run; beside your definitions, a conftest.py like this one is the place to
+override `inputs`, `tolerance` and `compare`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.inputs.recipe import Recipe
+    from pytest_flashinfer.making import Inputs
+
+MLA_SCALE = (128 + 64) ** -0.5  # of the heads before compression, which no shape of these definitions shows
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Search the sizes of each kernel for one second: there are more than a hundred here, and CI has two cores."""
+    if config.option.fib_solutions and config.option.fib_seconds is None:
+        config.option.fib_seconds = 1.0
+
+
+@pytest.fixture
+def inputs(inputs: Inputs, definition: Definition) -> Inputs:
+    """Give latent attention the softmax scale that its models use, where neither workload nor draw gives another."""
+    if not definition.op_type.startswith("mla"):
+        return inputs
+
+    def make(axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
+        values = inputs(axes, recipe, workload)
+        return values if workload is not None or recipe.scalars else {**values, "sm_scale": MLA_SCALE}
+
+    return make
