@@ -1,0 +1,219 @@
+"""The table of the plugin's options: name, ini key, default, help, and how a value is read."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+IniType = Literal["string", "paths", "linelist", "bool"]
+_FOREVER = 1e9  # seconds, of which the system can still wait for so many
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One option. `dest` is its name in `Options` and, with the prefix `fib_`, its ini key."""
+
+    dest: str
+    ini: IniType
+    help: str
+    default: Any = None
+    parse: Callable[[str], Any] = str
+    choices: tuple[str, ...] | None = None
+    flag: bool = False
+    repeat: bool = False
+    metavar: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The ini key, which is also the attribute on `config.option`."""
+        return f"fib_{self.dest}"
+
+    @property
+    def switch(self) -> str:
+        """The command-line switch."""
+        return "--fib-" + self.dest.replace("_", "-")
+
+
+class Unreadable(argparse.ArgumentTypeError, ValueError):  # noqa: N818 - says what is wrong with a value
+    """A value of an option is not of its kind; the message says which kind that is."""
+
+
+def _seed(text: str) -> int:
+    return _whole(text, 0, (1 << 32) - 1)
+
+
+def _count(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int, most: int | None = None) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = least - 1
+    if value < least or (most is not None and value > most):
+        raise Unreadable(f"{text!r} is no whole number from {least}" + (f" to {most}" if most is not None else " up"))
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < _FOREVER:
+        raise Unreadable(f"{text!r} is no number of seconds above 0 and below {_FOREVER:g}")
+    return value
+
+
+DECLARATIONS: tuple[Declaration, ...] = (
+    Declaration(
+        "definitions", "paths", "folder or file of definitions (default: definitions/)", repeat=True, metavar="PATH"
+    ),
+    Declaration("solutions", "paths", "folder or file of solutions to check and time", repeat=True, metavar="PATH"),
+    Declaration(
+        "workloads",
+        "paths",
+        "folder or file of workload lines (default: workloads/ beside the definitions)",
+        repeat=True,
+        metavar="PATH",
+    ),
+    Declaration(
+        "device", "string", "auto, cpu, cuda or cuda:N; auto takes the first visible card, else the CPU", "auto"
+    ),
+    Declaration(
+        "require_gpu",
+        "bool",
+        "fail at once where there is no CUDA card (for CI on GPU runners)",
+        default=False,
+        flag=True,
+    ),
+    Declaration(
+        "scope",
+        "string",
+        "smoke: the few smallest, most different workloads; full: all (default: full on CUDA, smoke on the CPU)",
+        "auto",
+        choices=("auto", "smoke", "full"),
+    ),
+    Declaration(
+        "timeout",
+        "string",
+        "seconds that one call of a solution may take (default: 60)",
+        60.0,
+        _seconds,
+        metavar="SECONDS",
+    ),
+    Declaration(
+        "build_timeout",
+        "string",
+        "seconds that building a solution may take (default: 600)",
+        600.0,
+        _seconds,
+        metavar="SECONDS",
+    ),
+    Declaration(
+        "seed",
+        "string",
+        "seed of all inputs, to replay a run (default: drawn anew for each run and printed)",
+        None,
+        _seed,
+        metavar="N",
+    ),
+    Declaration(
+        "tolerance",
+        "linelist",
+        "'rtol=1e-3 atol=1e-2', optionally after op_type=..., definition=... or output=...:"
+        " replaces the computed bound",
+        repeat=True,
+        metavar="TEXT",
+    ),
+    Declaration(
+        "examples",
+        "string",
+        "sizes and inputs that test_sizes tries for each solution (default: 100)",
+        100,
+        _count,
+        metavar="N",
+    ),
+    Declaration(
+        "seconds",
+        "string",
+        "seconds that test_sizes may take for each solution (default: 10)",
+        10.0,
+        _seconds,
+        metavar="SECONDS",
+    ),
+    Declaration(
+        "layouts",
+        "string",
+        "memory layout of inputs in test_sizes: contiguous, or strided as well",
+        "contiguous",
+        choices=("contiguous", "strided"),
+    ),
+    Declaration(
+        "save_failures",
+        "bool",
+        "append the workload line of a failure that test_sizes found to the definition's workloads",
+        default=False,
+        flag=True,
+    ),
+    Declaration(
+        "policy",
+        "string",
+        "custom-kernel: a solution declared triton or cuda that leaves the work to library kernels fails",
+        "any",
+        choices=("any", "custom-kernel"),
+    ),
+    Declaration(
+        "cache",
+        "string",
+        "state of the L2 cache before each timed launch (default: cold)",
+        "cold",
+        choices=("cold", "warm"),
+    ),
+    Declaration("traces", "string", "folder to which one trace line per evaluation is appended", None, metavar="DIR"),
+    Declaration(
+        "resume",
+        "bool",
+        "skip what --fib-traces already holds for the same solution content, card and versions",
+        default=False,
+        flag=True,
+    ),
+    Declaration(
+        "results", "string", "file for one benchmark result per solution and definition, at the end", None, metavar="FILE"
+    ),
+    Declaration(
+        "calls",
+        "paths",
+        "kernel calling record of a model, or a folder of them: weighs the measured latencies by its kernel counts",
+        repeat=True,
+        metavar="FILE",
+    ),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option in one group, each with its ini equivalent."""
+    group = parser.getgroup("flashinfer", "GPU kernels (pytest-flashinfer)")
+    for option in DECLARATIONS:
+        parser.addini(option.key, option.help, type=option.ini, default=None)
+        if option.flag:
+            group.addoption(option.switch, dest=option.key, action="store_true", default=None, help=option.help)
+        else:
+            group.addoption(
+                option.switch,
+                dest=option.key,
+                action="append" if option.repeat else "store",
+                default=None,
+                type=None if option.parse is str else option.parse,
+                choices=option.choices,
+                metavar=option.metavar,
+                help=f"{option.help} (ini: {option.key})",
+            )

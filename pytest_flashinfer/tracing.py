@@ -1,0 +1,43 @@
+"""From finished items to trace lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.data.model import Environment
+from pytest_flashinfer.report.traces import TraceWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from pytest_flashinfer.session import FibSession
+
+
+class Tracer:
+    """Writes the trace lines of one process into `folder`."""
+
+    def __init__(self, folder: Path, session: FibSession) -> None:
+        self.catalogue = session.catalogue
+        self.writer = TraceWriter(folder, Environment(session.device.name, session.versions))
+
+    def note(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        """Write the line of a finished call, where it was that of a solution on a workload."""
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if report.when != "call" or not {"solution", "workload"} <= params.keys():
+            return
+        definition = self.catalogue.definition(item.path)
+        workload = next((each for each in self.catalogue.listed(item.path) if each.uuid == params["workload"]), None)
+        if definition is None or workload is None:
+            return
+        log = report.longreprtext + "".join(f"\n{text}" for _, text in report.sections)
+        facts = dict(report.user_properties)
+        timed = report.passed and "latency_s" in facts
+        solution = self.catalogue.solutions(definition)[params["solution"]].solution
+        self.writer.add(definition, workload, solution, facts, log=log, timed=timed)
+
+
+def tracer_of(session: FibSession) -> Tracer | None:
+    """Return the writer of a run's trace lines, or `None` where nobody asked for them."""
+    return Tracer(session.options.traces, session) if session.options.traces is not None else None
