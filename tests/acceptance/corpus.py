@@ -26,7 +26,16 @@ class Verdict:
 def run_plugin(root: Path, *options: str, timeout: float = 1800) -> tuple[dict[str, Verdict], str]:
     """Run pytest in `root` with the plugin; return verdicts by solution name, and the output."""
     report = root / "junit.xml"
-    command = [sys.executable, "-m", "pytest", "--fib-solutions=solutions", f"--junitxml={report}", "-p", "no:cacheprovider", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--fib-solutions=solutions",
+        f"--junitxml={report}",
+        "-p",
+        "no:cacheprovider",
+        *options,
+    ]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=timeout, check=False)
     assert report.exists(), done.stdout + done.stderr
     verdicts: dict[str, Verdict] = defaultdict(Verdict)

@@ -12,7 +12,10 @@ from .corpus import CORPUS, Verdict, run_plugin, write_json
 
 CHEATS = CORPUS / "cheats"
 MANIFEST: list[dict[str, Any]] = json.loads((CHEATS / "MANIFEST.json").read_text())
-SIZES = {"rmsnorm_h128": ("batch_size", ("input", "weight"), (1, 7, 64, 130)), "gemm_n256_k128": ("M", ("A", "B"), (1, 13, 64, 200))}
+SIZES = {
+    "rmsnorm_h128": ("batch_size", ("input", "weight"), (1, 7, 64, 130)),
+    "gemm_n256_k128": ("M", ("A", "B"), (1, 13, 64, 200)),
+}
 HAS_CARD = shutil.which("nvidia-smi") is not None
 
 
@@ -26,7 +29,14 @@ def lay_out(root: Any, entries: list[dict[str, Any]]) -> None:
         definition = json.loads((CHEATS / f"{name}.json").read_text())
         write_json(root / "definitions" / definition["op_type"] / f"{name}.json", definition)
         lines = [
-            {"definition": name, "workload": {"uuid": f"{size:08d}-cheat", "axes": {axis: size}, "inputs": {key: {"type": "random"} for key in inputs}}}
+            {
+                "definition": name,
+                "workload": {
+                    "uuid": f"{size:08d}-cheat",
+                    "axes": {axis: size},
+                    "inputs": {key: {"type": "random"} for key in inputs},
+                },
+            }
             for size in sizes
         ]
         path = root / "workloads" / definition["op_type"] / f"{name}.jsonl"
@@ -41,7 +51,13 @@ def lay_out(root: Any, entries: list[dict[str, Any]]) -> None:
             "destination_passing_style": entry["style"] == "dps",
         }
         content = (CHEATS / entry["file"]).read_text()
-        solution = {"name": name, "definition": entry["definition"], "author": "corpus", "spec": spec, "sources": [{"path": "main.py", "content": content}]}
+        solution = {
+            "name": name,
+            "definition": entry["definition"],
+            "author": "corpus",
+            "spec": spec,
+            "sources": [{"path": "main.py", "content": content}],
+        }
         write_json(root / "solutions" / "corpus" / f"{name}.json", solution)
 
 
@@ -53,7 +69,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     """Run the whole corpus in one run of the plugin, as a user would; one bad solution must not spoil the next."""
     root = tmp_path_factory.mktemp("cheats")
     lay_out(root, RUNNABLE)
-    return run_plugin(root, "--fib-timeout=5", "--fib-scope=full", "--fib-seconds=4")[0]
+    return run_plugin(root, "--fib-timeout=3", "--fib-scope=full", "--fib-seconds=2")[0]
 
 
 @pytest.mark.parametrize("entry", RUNNABLE, ids=lambda entry: entry["file"])

@@ -33,7 +33,7 @@ def lay_out(root: Path, only: set[str] | None = None) -> None:
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     root = tmp_path_factory.mktemp("planted")
     lay_out(root)
-    return run_plugin(root, "-k", "test_sizes")[0]
+    return run_plugin(root, "-k", "test_sizes", "--fib-seconds=20")[0]
 
 
 @pytest.fixture(scope="module")
