@@ -70,3 +70,32 @@ def test_nan_for_finite_inputs_is_inadmissible_and_for_nan_inputs_is_not() -> No
     found = evaluate(lambda x: x.sqrt(), {"x": x}, specs_)
     assert inadmissible(found) is None
     assert found.nan_inputs
+
+
+def quantise(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    scale = x.abs().amax(-1, keepdim=True) / 127
+    return torch.round(x / scale).clamp(-127, 127).to(torch.int8), scale
+
+
+def test_a_quantised_value_at_a_boundary_may_go_either_way_and_no_other() -> None:
+    x = torch.randn(8, 512, generator=torch.Generator().manual_seed(3))
+    x[:, 0] = 1.27 * 3  # so that the scale is 0.03, and these lie half-way
+    x[:, 1:5] = torch.tensor([0.045, 0.075, -0.105, 1.005])
+    x.clamp_(-3.81, 3.81)
+    specs_ = {"q": OutputSpec("int8", (8, 512)), "scale": OutputSpec("float32", (8, 1))}
+    found = evaluate(quantise, {"x": x}, specs_).outputs
+    undecided = found["q"].undecided
+    assert undecided is not None
+    assert bool(undecided[:, 1:5].any())
+    assert int(undecided.sum()) <= 8 * 5
+    assert found["scale"].undecided is None
+    honest = torch.round(x * (127 / x.abs().amax(-1, keepdim=True))).clamp(-127, 127).to(torch.int8)
+    assert compare(honest, found["q"]).ok
+    assert not compare(honest + (torch.arange(512) == 77).to(torch.int8), found["q"]).ok
+
+
+def test_a_case_that_rounding_decides_altogether_is_inadmissible() -> None:
+    weight = torch.ones(16, 8) * torch.randn(16, 1, generator=torch.Generator().manual_seed(1))
+    weight += torch.randn(16, 8, generator=torch.Generator().manual_seed(4)) * 1e-8
+    logits = torch.randn(4, 16, generator=torch.Generator().manual_seed(2))
+    assert "matter of rounding" in (inadmissible(evaluate(routing, {"x": logits, "w": weight}, specs(4))) or "")

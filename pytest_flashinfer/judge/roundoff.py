@@ -1,0 +1,68 @@
+"""How large the rounding errors of single operations are."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .lifted import Lifted, flatten
+from .ops import Kind, magnitude
+
+if TYPE_CHECKING:
+    from .wide import Step
+
+
+def growth(length: int) -> float:
+    """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
+
+    Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length
+    itself up to what one thread adds.
+    """
+    return math.sqrt(length) / 16 + min(length, 1024) / 64
+
+
+def top(arg: torch.Tensor, axis: Any) -> torch.Tensor:
+    """Return the largest finite magnitude along an axis, which is kept."""
+    plain = arg.as_subclass(torch.Tensor)
+    return torch.nan_to_num(plain, nan=0.0, posinf=0.0, neginf=0.0).abs().amax(dim=axis, keepdim=True)
+
+
+def length(step: Step, args: list[Any], result: torch.Tensor) -> int:
+    """Return how many terms one element of the result sums up."""
+    if step.name == "_log_softmax":
+        return int(result.shape[args[1]]) if result.ndim else 1
+    first = next((arg for arg in flatten(args) if isinstance(arg, Lifted)), None)
+    if first is None or step.kind is Kind.ELEMENT:
+        return 1
+    if step.kind is Kind.CONTRACT:
+        matrices = [arg for arg in args if isinstance(arg, Lifted)][-2:]
+        return matrices[0].shape[-1] if matrices[0].ndim else 1
+    return max(1, first.numel() // result.numel())
+
+
+def held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
+    """Return the rms error of a product whose operands in `step.low` are held in 16 bits."""
+    squares = [arg.as_subclass(torch.Tensor).square() if isinstance(arg, Lifted) else arg for arg in args]
+    if step.name.startswith(("add", "badd")):
+        squares[0] = torch.zeros_like(squares[0])
+    unit = sum((torch.finfo(dtype).eps / 4) ** 2 for _, dtype in step.low)
+    error: torch.Tensor = func(*squares)
+    return error.mul_(unit).sqrt_()
+
+
+def uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
+    """Return the size of the error, in units of one rounding, of a sum or a sum of products.
+
+    The sum of the magnitudes covers most orders of float32 additions. Tensor cores cut instead of rounding, once for
+    every 16 products, which adds up over long sums: for them a term grows with the length (half of that drift).
+    """
+    sums = magnitude(func, args)
+    if step.kind is Kind.CONTRACT and step.name in ("mm", "bmm", "addmm", "baddbmm"):
+        left, right = (arg.as_subclass(torch.Tensor) for arg in args[-2:])
+        length = left.shape[-1]
+        if length >= 512 and all(arg.declared in (torch.float16, torch.bfloat16) for arg in args[-2:]):  # noqa: PLR2004
+            partial = left.norm(dim=-1, keepdim=True) * right.norm(dim=-2, keepdim=True) / math.sqrt(length)
+            sums = sums + partial * (length / 128)
+    return sums
