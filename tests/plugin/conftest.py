@@ -6,6 +6,9 @@ torch nor the plugin's own state survives being imported twice, so they are load
 
 from __future__ import annotations
 
+import itertools
+from typing import Any, ClassVar
+
 import hypothesis  # noqa: F401
 import jsonschema  # noqa: F401
 import numpy as np  # noqa: F401
@@ -14,8 +17,44 @@ import torch  # noqa: F401
 
 from pytest_flashinfer import collect, fixtures, judging, making, search, searching, session, timing  # noqa: F401
 from pytest_flashinfer.worker import kernel, pool  # noqa: F401
+from pytest_flashinfer.worker.nursery import Nursery
 
 from .repository import QUICK, Repository
+
+
+class Shared(pool.Pool):
+    """A pool whose fork-server is that of all runs within this process: each start of one imports torch."""
+
+    servers: ClassVar[dict[str, Nursery]] = {}
+    numbers = itertools.count(1)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._numbers = self.numbers
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self._workers.clear()
+        self._warm.clear()
+
+
+def living_server(device: str, *arguments: Any) -> Nursery:
+    server = Shared.servers.get(device)
+    if server is None or server.gone:
+        server = Shared.servers[device] = Nursery(device, *arguments)
+    return server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_fork_server():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "Nursery", living_server)
+        patch.setattr(pool, "Pool", Shared)
+        yield
+    for server in Shared.servers.values():
+        server.close()
+    Shared.servers.clear()
 
 
 @pytest.fixture

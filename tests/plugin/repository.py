@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +33,7 @@ BASE: dict[str, Any] = {
     "outputs": {"y": {"shape": ["n", "h"], "dtype": "float32", "description": "result"}},
     "reference": REFERENCE,
 }
+WIDE = "250"  # columns: pytest leaves messages out of its short summary that do not fit
 QUICK = ("--fib-device=cpu", "--fib-examples=5", "--fib-seconds=2")
 
 
@@ -139,18 +144,34 @@ class Repository:
         document["sources"] = [{"path": "main.py", "content": source}]
         return self.write(f"solutions/{author}/{of}/{name}.json", json.dumps(document, indent=2))
 
-    def run(self, *options: str, solutions: bool = True, timeout: float = 120) -> Finished:
-        """Run pytest on this folder in a process of its own."""
+    def run(self, *options: str, apart: bool = False, timeout: float = 120) -> Finished:
+        """Run pytest on this folder, in this process or, with `apart`, in one of its own."""
         report = self.root / "junit.xml"
         report.unlink(missing_ok=True)
-        given = ["--fib-solutions=solutions"] if solutions else []
         junit = [f"--junitxml={report}", "-o", "junit_logging=all"]
-        command = [sys.executable, "-m", "pytest", *given, *QUICK, *junit, *options]
-        wide = os.environ | {"COLUMNS": "250"}  # pytest leaves messages out of its short summary that do not fit
+        arguments = ["--fib-solutions=solutions", *QUICK, *junit, *options]
+        code, output = self._apart(arguments, timeout) if apart else self._here(arguments)
+        return Finished(code, output, report)
+
+    def _here(self, arguments: list[str]) -> tuple[int, str]:
+        """Do what pytester does, for fixtures of module scope, which cannot have it."""
+        output, modules, path = io.StringIO(), sys.modules.copy(), sys.path.copy()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
+            patch.chdir(self.root)
+            patch.setenv("COLUMNS", WIDE)
+            code = pytest.main(arguments)
+        sys.modules.clear()
+        sys.modules.update(modules)
+        sys.path[:] = path
+        return int(code), output.getvalue()
+
+    def _apart(self, arguments: list[str], timeout: float) -> tuple[int, str]:
+        command = [sys.executable, "-m", "pytest", *arguments]
+        wide = os.environ | {"COLUMNS": WIDE}
         done = subprocess.run(
             command, cwd=self.root, env=wide, capture_output=True, text=True, timeout=timeout, check=False
         )
-        return Finished(done.returncode, done.stdout + done.stderr, report)
+        return done.returncode, done.stdout + done.stderr
 
 
 RANDOM = {"type": "random"}

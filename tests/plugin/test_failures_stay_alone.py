@@ -149,7 +149,7 @@ def test_case_11_an_illegal_access_or_an_endless_kernel_costs_one_item(tmp_path,
     repository.sizes(4)
     for name, source in {"a_good": GOOD, "b_far": FAR, "c_good": GOOD, "d_endless": ENDLESS, "e_good": GOOD}.items():
         repository.solve(name, source, language="python" if source is GOOD else "triton")
-    done = repository.run("-k", "test_correct", "--fib-device=cuda", "--fib-timeout=5", *extra)
+    done = repository.run("-k", "test_correct", "--fib-device=cuda", "--fib-timeout=5", *extra, apart=True)
     assert [done[f"test_correct[{name}_good"].outcome for name in "ace"] == ["passed"] * 3
     assert "illegal" in done["test_correct[b_far"].text
     assert done["test_correct[d_endless"].properties.get("status") == "TIMEOUT"

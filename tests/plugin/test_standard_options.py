@@ -95,7 +95,7 @@ def test_junit(mixed):
 def test_distributed(mixed):
     """Under xdist each worker has its own processes; both draw the same seed, so the ids agree."""
     mixed.sizes(4, 16)
-    done = mixed.run("-k", "test_correct or test_schema", "-n", "2", "--fib-scope=full")
+    done = mixed.run("-k", "test_correct or test_schema", "-n", "2", "--fib-scope=full", apart=True)
     assert done.code == 1
     assert sorted(done.outcomes("[").values()) == ["failure"] * 2 + ["passed"] * 4
     assert done["test_schema"].outcome == "passed"
