@@ -46,7 +46,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _dataset(homes: Sequence[Path], kinds: Kinds) -> DataSet:
-    """A data set's folders are taken as they are, so that a file in the wrong one is seen; other files by content."""
+    """Take a data set's folders as they are, so that a file in the wrong one is seen; other files by content."""
     places: dict[str, list[Path]] = {}
     for name, kind in zip(FOLDERS, ("definition", "solution", "trace"), strict=True):
         folders = [home / name for home in homes if (home / name).is_dir()]

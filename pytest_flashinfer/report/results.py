@@ -28,10 +28,16 @@ class Result:
     roofline: float | None = None  # share of the card's limit, 1 = at the limit
     bound_share: float | None = None  # largest |error| over tolerated error
     message: str = ""
+    reference: float | None = None  # the reference's latency on the same workload, seconds
+    max_abs: float | None = None  # largest absolute error over all outputs
+    details: str = ""  # the whole text of a failure
 
     @classmethod
-    def from_properties(cls, properties: Iterable[tuple[str, object]], outcome: str, message: str) -> Result | None:
-        """Return the record of a report, or `None` for an item that belongs to no solution."""
+    def from_properties(cls, properties: Iterable[tuple[str, object]], outcome: str, text: str) -> Result | None:
+        """Return the record of a report, or `None` for an item that belongs to no solution.
+
+        An item that was skipped because its outcome is known from an earlier run has that outcome.
+        """
         values: Mapping[str, Any] = dict(properties)
         if "fib_solution" not in values:
             return None
@@ -41,13 +47,16 @@ class Result:
             author=values["fib_author"],
             check=values["fib_check"],
             workload=values.get("fib_workload"),
-            outcome=outcome,
+            outcome=values.get("fib_resumed", outcome),
             status=values.get("status"),
             latency=values.get("latency_s"),
             speedup=values.get("speedup"),
             roofline=values.get("roofline"),
             bound_share=values.get("bound_share"),
-            message=message,
+            message=text.partition("\n")[0],
+            reference=values.get("reference_s"),
+            max_abs=values.get("max_abs"),
+            details=text,
         )
 
 

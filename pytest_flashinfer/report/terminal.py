@@ -18,9 +18,9 @@ def results_of(reporter: pytest.TerminalReporter) -> list[Result]:
         for report in reporter.stats.get(outcome, []):
             if getattr(report, "when", None) != "call" and outcome == "passed":
                 continue
-            message = str(report.longrepr).splitlines()[0] if outcome in ("failed", "error") and report.longrepr else ""
+            text = str(report.longrepr) if outcome in ("failed", "error") and report.longrepr else ""
             state = "failed" if outcome == "error" else outcome
-            result = Result.from_properties(getattr(report, "user_properties", ()), state, message)
+            result = Result.from_properties(getattr(report, "user_properties", ()), state, text)
             if result is not None:
                 found.append(result)
     return found

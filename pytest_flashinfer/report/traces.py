@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
+import math
 import os
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,15 +19,17 @@ from pytest_flashinfer.data.model import (
     Status,
     Trace,
 )
-from pytest_flashinfer.data.write import to_line, trace_document
+from pytest_flashinfer.data.write import definition_document, to_line, trace_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.data.model import Definition, Solution, Workload
 
 LOG_CHARACTERS = 20_000
+DIGESTS, VERDICT = "digests", "verdict"  # keys that other tools pass over
+OWN_STATUSES = ("REWARD_HACK", "INVALID_REFERENCE")  # flashinfer-bench has no word for them
 
 
 @dataclass
@@ -39,40 +44,83 @@ class TraceWriter:
     environment: Environment
     written: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def add(
-        self, definition: Definition, workload: Workload, solution: str, facts: Mapping[str, Any], *, log: str, timed: bool
+    def add(  # noqa: PLR0913 - what a line says
+        self,
+        definition: Definition,
+        workload: Workload,
+        solution: Solution,
+        facts: Mapping[str, Any],
+        *,
+        log: str,
+        timed: bool,
     ) -> None:
-        """Write the line of one finished item; `facts` are the properties of its report."""
+        """Write the line of one finished item; `facts` are the properties of its report. Raises OSError."""
         status = facts.get("status")
-        key = (definition.name, workload.uuid, solution)
+        key = (definition.name, workload.uuid, solution.name)
         if status not in get_args(Status) or key in self.written or (status == "PASSED" and not timed):
             return
+        if status == "INVALID_REFERENCE":
+            return  # it says nothing of the solution
         self.written.add(key)
         evaluation = Evaluation(
-            cast("Status", status),
+            cast("Status", "RUNTIME_ERROR" if status in OWN_STATUSES else status),
             self.environment,
             datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             log[-LOG_CHARACTERS:],
             _correctness(facts) if status in ("PASSED", "INCORRECT_NUMERICAL") else None,
             _performance(facts) if status == "PASSED" else None,
+            {VERDICT: status} if status in OWN_STATUSES else {},
         )
-        line = to_line(trace_document(Trace(definition.name, workload, solution, evaluation)))
-        self._append(self.folder / definition.op_type / f"{definition.name}.jsonl", line.encode())
+        extra = {DIGESTS: digests(definition, solution)}
+        line = to_line(trace_document(Trace(definition.name, workload, solution.name, evaluation, extra)))
+        append(trace_path(self.folder, definition), line.encode(errors="replace"))
 
-    @staticmethod
-    def _append(path: Path, line: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            os.write(handle, line)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+
+def trace_path(folder: Path, definition: Definition) -> Path:
+    """Return the file of a definition's traces."""
+    return folder / definition.op_type / f"{definition.name}.jsonl"
+
+
+def digests(definition: Definition, solution: Solution) -> dict[str, str]:
+    """Return SHA-256, as hex, of what was run and of what it was judged against."""
+    stated = hashlib.sha256(to_line(definition_document(definition)).encode(errors="replace")).hexdigest()
+    return {"solution": solution.digest, "definition": stated}
+
+
+def append(path: Path, line: bytes) -> None:
+    """Append one line, on disk when this returns; half a line that a killed run left is cut off. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _end_last_line(handle)
+        while line:
+            line = line[os.write(handle, line) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _end_last_line(handle: int) -> None:
+    """A last line without its end is whole where another tool wrote it, and a half where a writer was killed."""
+    size = os.fstat(handle).st_size
+    if not size or os.pread(handle, 1, size - 1) == b"\n":
+        return
+    with os.fdopen(os.dup(handle), "rb") as file:
+        file.seek(0)
+        start = max((file.tell() for line in file if line.endswith(b"\n")), default=0)
+    try:
+        json.loads(os.pread(handle, size - start, start))
+    except ValueError:
+        os.ftruncate(handle, start)
+    else:
+        os.write(handle, b"\n")
 
 
 def _correctness(facts: Mapping[str, Any]) -> Correctness:
-    return Correctness(float(facts.get("max_rel", 0.0)), float(facts.get("max_abs", 0.0)))
+    """An error that is no number was not recorded: unknown where the output is wrong."""
+    unknown = 0.0 if facts["status"] == "PASSED" else math.nan
+    return Correctness(float(facts.get("max_rel", unknown)), float(facts.get("max_abs", unknown)))
 
 
 def _performance(facts: Mapping[str, Any]) -> Performance:

@@ -81,6 +81,9 @@ fib_cache = warm
 fib_save_failures = false
 fib_require_gpu = false
 fib_traces = traces
+fib_resume = false
+fib_results = results.jsonl
+fib_calls = data/calls.json
 """
 
 
@@ -89,6 +92,7 @@ def test_every_ini_key(pytester, repository):
     data = pytester.mkdir("data")
     for name in ("definitions", "solutions", "workloads"):
         (repository.root / name).rename(data / name)
+    repository.write("data/calls.json", '{"model": "m", "framework": "vLLM", "kernels": []}')
     pytester.makeini(INI)
     assert all(option.key in INI for option in DECLARATIONS)
     result = pytester.runpytest_inprocess("-k", "test_correct", "data")

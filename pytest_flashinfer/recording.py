@@ -1,0 +1,118 @@
+"""What a run keeps beside pytest's own reports: items known from earlier traces, benchmark results, kernel calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_flashinfer.data.model import Environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_flashinfer.data.calls import KernelCalls
+    from pytest_flashinfer.data.model import Definition, Solution, Workload
+    from pytest_flashinfer.report.held import Held, HeldTraces
+    from pytest_flashinfer.session import FibSession
+
+
+class Records:
+    """The hooks behind `--fib-resume`, `--fib-results` and `--fib-calls`.
+
+    Raises `pytest.UsageError` for a kernel calling record that has faults.
+    """
+
+    def __init__(self, session: FibSession) -> None:
+        self.session = session
+        self.calls = [each for path in session.options.calls for each in _read_calls(path)]
+        self._held: dict[str, Held] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Find what earlier runs left, before this one adds to it."""
+        folder = self.session.options.traces
+        if not self.session.options.resume or folder is None:
+            return
+        from pytest_flashinfer.report.held import HeldTraces
+        from pytest_flashinfer.report.traces import trace_path
+
+        environment = Environment(self.session.device.name, self.session.versions)
+        files: dict[Path, HeldTraces] = {}
+        for item in session.items:
+            subject = self._subject(item)
+            if subject is None:
+                continue
+            path = trace_path(folder, subject[0])
+            if path not in files:
+                files[path] = HeldTraces(path, environment)
+            found = files[path].find(*subject)
+            if found is not None:
+                self._held[item.nodeid] = found
+
+    def _subject(self, item: pytest.Item) -> tuple[Definition, Workload, Solution] | None:
+        """Return what an item is about, or `None` where it is not of one solution on one workload."""
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        catalogue = self.session.catalogue
+        definition = catalogue.definition(item.path) if {"solution", "workload"} <= params.keys() else None
+        workload = next((each for each in catalogue.listed(item.path) if each.uuid == params.get("workload")), None)
+        if definition is None or workload is None:
+            return None
+        return definition, workload, catalogue.solutions(definition)[params["solution"]].solution
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip an item whose outcome is known; tables and records count what was found then."""
+        held = self._held.get(item.nodeid)
+        subject = self._subject(item) if held is not None else None
+        if held is None or subject is None:
+            return
+        check = getattr(item, "originalname", item.name)
+        facts = {
+            "fib_definition": subject[0].name,
+            "fib_solution": subject[2].name,
+            "fib_author": subject[2].author,
+            "fib_check": check,
+            "fib_workload": subject[1].uuid,
+            "fib_resumed": "passed" if held.status == "PASSED" else "failed",
+        }
+        item.user_properties += [*facts.items(), *held.facts(timed=check == "test_speed").items()]
+        pytest.skip(held.reason)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write the benchmark results and print what the kernels are worth to each model; also of a run cut short."""
+        target = self.session.options.results
+        if target is None and not self.calls:
+            return
+        from pytest_flashinfer.report import benchmark, calls
+        from pytest_flashinfer.report.terminal import results_of
+
+        results = results_of(terminalreporter)
+        if target is not None:
+            documents = benchmark.documents(results, self.session.device.name)
+            terminalreporter.write_line(_written(target, documents))
+        if self.calls:
+            terminalreporter.write_sep("=", "models")
+            for line in calls.lines(self.calls, results, self.session.catalogue.dataset.names):
+                terminalreporter.write_line(line)
+
+
+def _written(target: Path, documents: list[dict[str, Any]]) -> str:
+    from pytest_flashinfer.report import benchmark
+
+    try:
+        benchmark.write(target, documents)
+    except OSError as error:
+        return f"--fib-results: {target} cannot be written: {error.strerror}"
+    return f"--fib-results: {len(documents)} benchmark result{'' if len(documents) == 1 else 's'} in {target}"
+
+
+def _read_calls(path: Path) -> list[KernelCalls]:
+    from pytest_flashinfer.data.calls import load_calls
+
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    read = [load_calls(file) for file in files]
+    faults = [str(fault) for loaded in read for fault in loaded.faults]
+    if faults or not files:
+        raise pytest.UsageError("\n".join(faults) or f"--fib-calls: there is no .json file in {path}")
+    return [loaded.value for loaded in read if loaded.value is not None]

@@ -1,0 +1,74 @@
+"""Benchmark results: one object per solution and definition, in the form that kernel leaderboards exchange."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.data.write import to_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pytest_flashinfer.report.results import Result
+
+MESSAGE_CHARACTERS = 20_000
+
+
+def documents(results: Iterable[Result], device: str) -> list[dict[str, Any]]:
+    """Return the records of all solutions that ran, in the order of definitions and solutions.
+
+    `time` is in milliseconds, the geometric mean over the workloads; `speedup` is that of the reference's over it,
+    `max_diff` the largest absolute error. A solution that was built but has no time says in `status` why.
+    """
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        if result.outcome != "skipped":
+            groups.setdefault((result.definition, result.solution), []).append(result)
+    return [_document(group, device) for _, group in sorted(groups.items())]
+
+
+def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
+    first = group[0]
+    head = {
+        "device": {"name": device},
+        "kernel_id": first.definition,
+        "source": first.author,
+        "solution": first.solution,
+    }
+    failed = [result for result in group if result.outcome == "failed"]
+    broken = next((result for result in failed if result.status == "COMPILE_ERROR"), None)
+    if broken is not None:
+        return {**head, "compiled": False, "compile_error": broken.details[-MESSAGE_CHARACTERS:] or "unknown"}
+    errors = [result.max_abs for result in group if result.max_abs is not None]
+    different = {"max_diff": max(errors)} if errors else {}
+    if failed:
+        return {**head, "compiled": True, "status": failed[0].status or "FAILED", **different}
+    timed = [result for result in group if result.latency is not None and result.speedup is not None]
+    if not timed:
+        return {**head, "compiled": True, "status": "NOT_TIMED", **different}
+    return {
+        **head,
+        "compiled": True,
+        "time": 1e3 * mean(result.latency for result in timed),
+        "time_unit": "ms",
+        "speedup": mean(result.speedup for result in timed),
+        "max_diff": max(errors, default=0.0),
+        "workloads": len(timed),
+    }
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """Return the geometric mean of positive numbers: ratios of such means are means of the ratios."""
+    logarithms = [math.log(value) for value in values if value]
+    return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
+
+
+def write(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Write one object a line, all or nothing: a reader never sees half a file. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text("".join(map(to_line, lines)), encoding="utf-8", errors="replace")
+    unfinished.replace(path)

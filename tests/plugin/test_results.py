@@ -1,0 +1,76 @@
+"""--fib-results: one benchmark result per solution and definition."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+from pytest_flashinfer.cli.main import main
+
+from .repository import GOOD, QUICK, WRONG
+
+BROKEN = "def run(x, w:\n    return x\n"
+
+
+def read(repository, name="results.jsonl"):
+    return [json.loads(line) for line in (repository.root / name).read_text().splitlines()]
+
+
+def test_success_compile_failure_and_wrong_answer(repository):
+    repository.solve("broken", BROKEN)
+    repository.solve("wrong", WRONG)
+    repository.sizes(4, 6)
+    done = repository.run("-k", "test_correct or test_speed", "--fib-results=results.jsonl", "--fib-scope=full")
+    assert "--fib-results: 3 benchmark results in " in done.output
+    broken, good, wrong = read(repository)
+    assert {each["kernel_id"] for each in (broken, good, wrong)} == {"scale_add_h8"}
+    assert {each["source"] for each in (broken, good, wrong)} == {"tests"}
+    assert good["device"]["name"]
+    assert good["compiled"] is True
+    assert good["time_unit"] == "ms"
+    assert 0 < good["time"] < 1000
+    assert good["speedup"] > 0
+    assert good["max_diff"] >= 0
+    assert good["workloads"] == 2
+    assert broken["compiled"] is False
+    assert "run" in broken["compile_error"]
+    assert not {"time", "speedup", "max_diff"} & broken.keys()
+    assert wrong["compiled"] is True
+    assert wrong["status"] == "INCORRECT_NUMERICAL"
+    assert wrong["max_diff"] >= 1
+    assert "time" not in wrong
+    assert main(["validate", str(repository.root / "results.jsonl")]) == 0
+
+
+def test_a_solution_that_was_not_timed_has_no_time(repository):
+    repository.run("-k", "test_correct", "--fib-results=deep/er/results.jsonl")
+    [only] = read(repository, "deep/er/results.jsonl")
+    assert (only["status"], only["compiled"]) == ("NOT_TIMED", True)
+    assert "time" not in only
+
+
+def test_a_place_that_cannot_be_written_is_one_line(repository):
+    repository.write("taken", "a file")
+    done = repository.run("-k", "test_correct", "--fib-results=taken/results.jsonl")
+    assert done.code == 0
+    assert "--fib-results: " in done.output
+    assert "cannot be written" in done.output
+
+
+def test_an_interrupted_run_writes_what_it_has(repository):
+    repository.solve("slow", "import time\n" + GOOD.replace("    return", "    time.sleep(40)\n    return"))
+    command = [sys.executable, "-m", "pytest", "--fib-solutions=solutions", *QUICK, "-k", "test_correct"]
+    command += ["--fib-results=results.jsonl", "-v"]
+    with subprocess.Popen(
+        command, cwd=repository.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        for line in run.stdout:
+            if "test_correct[good" in line and "PASSED" in line:
+                break
+        time.sleep(1)
+        run.send_signal(signal.SIGINT)
+        output = run.stdout.read()
+        assert run.wait(60) == 2, output
+    assert "KeyboardInterrupt" in output
+    assert [each["solution"] for each in read(repository)] == ["good"]

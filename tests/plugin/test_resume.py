@@ -1,0 +1,100 @@
+"""--fib-resume: what an earlier run has found is not found again."""
+
+import json
+
+import pytest
+
+from .repository import GOOD, WRONG
+
+TRACES = ("--fib-traces=traces", "--benchmark-min-rounds=1")
+
+
+@pytest.fixture
+def run(repository):
+    """Run the checks that leave traces, in a process of its own."""
+
+    def call(*options):
+        return repository.run(*TRACES, "-k", "test_correct or test_speed", "-rs", *options)
+
+    return call
+
+
+def lines(repository):
+    return (repository.root / "traces/elementwise/scale_add_h8.jsonl").read_text().splitlines()
+
+
+def test_a_second_run_skips_all_and_counts_what_was_found(repository, run):
+    repository.solve("wrong", WRONG)
+    first = run("--fib-results=first.jsonl")
+    assert first.code == 1, first.output
+    held = lines(repository)
+    assert len(held) == 2, "one line for each solution on the workload"
+    again = run("--fib-resume", "--fib-results=second.jsonl")
+    assert again.code == 0, again.output
+    assert set(again.outcomes().values()) == {"skipped"}
+    reason = again["test_correct[wrong"].message
+    assert "scale_add_h8.jsonl:" in reason
+    assert "holds INCORRECT_NUMERICAL for the same solution, definition, card and versions" in reason
+    assert lines(repository) == held, "nothing is added"
+    kept = [(repository.root / name).read_text().splitlines() for name in ("first.jsonl", "second.jsonl")]
+    kept = [[json.loads(line) for line in each] for each in kept]
+    assert [each["solution"] for each in kept[1]] == ["good", "wrong"]
+    assert kept[1][0]["time"] == pytest.approx(kept[0][0]["time"])
+    assert kept[1][1] == kept[0][1]
+
+
+def test_without_the_option_everything_runs_again(repository, run):
+    run()
+    assert set(run().outcomes().values()) == {"passed"}
+    assert len(lines(repository)) == 2
+
+
+def changed_solution(repository):
+    repository.solve("good", "# another\n" + GOOD)
+
+
+def changed_definition(repository):
+    repository.define(reference="# another\n" + GOOD)
+
+
+def changed_workload(repository):
+    path = repository.root / "workloads/elementwise/scale_add_h8.jsonl"
+    path.write_text(path.read_text().replace('"n": 4', '"n": 5'))
+
+
+def changed_card(repository):
+    path = repository.root / "traces/elementwise/scale_add_h8.jsonl"
+    path.write_text(path.read_text().replace('"hardware": "', '"hardware": "another '))
+
+
+def changed_version(repository):
+    path = repository.root / "traces/elementwise/scale_add_h8.jsonl"
+    path.write_text(path.read_text().replace('"torch": "', '"torch": "1.'))
+
+
+@pytest.mark.parametrize(
+    "change", [changed_solution, changed_definition, changed_workload, changed_card, changed_version]
+)
+def test_what_has_changed_runs_again(repository, run, change):
+    run()
+    change(repository)
+    again = run("--fib-resume")
+    assert set(again.outcomes().values()) == {"passed"}, again.output
+
+
+def test_half_a_line_of_a_killed_run_is_no_result_and_harms_no_other(repository, run):
+    run()
+    path = repository.root / "traces/elementwise/scale_add_h8.jsonl"
+    whole = path.read_text()
+    path.write_text(whole[:-100])
+    again = run("--fib-resume")
+    assert set(again.outcomes().values()) == {"passed"}, "half a line holds nothing"
+    assert len(lines(repository)) == 1
+    assert json.loads(lines(repository)[0])["evaluation"]["status"] == "PASSED"
+    assert set(run("--fib-resume").outcomes().values()) == {"skipped"}
+
+
+def test_it_needs_to_know_where_the_traces_are(kernels):
+    result = kernels("--fib-resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --fib-resume: *--fib-traces=DIR*"])
