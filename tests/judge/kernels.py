@@ -151,14 +151,18 @@ def softmax_with(
     return run
 
 
-def softmax_online(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    z = x.float()
-    top, total = torch.full((x.shape[0], 1), -math.inf), torch.zeros(x.shape[0], 1)
-    for part in z.split(32, -1):
-        new = torch.maximum(top, part.amax(-1, keepdim=True))
-        total = total * torch.exp(top - new) + torch.exp(part - new).sum(-1, keepdim=True)
-        top = new
-    return (torch.exp(z - top) / total).to(x.dtype), (top + torch.log(total))[:, 0]
+def softmax_online_on(device: torch.device) -> Kernel:
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = x.float()
+        top = torch.full((x.shape[0], 1), -math.inf, device=device)
+        total = torch.zeros_like(top)
+        for part in z.split(32, -1):
+            new = torch.maximum(top, part.amax(-1, keepdim=True))
+            total = total * torch.exp(top - new) + torch.exp(part - new).sum(-1, keepdim=True)
+            top = new
+        return (torch.exp(z - top) / total).to(x.dtype), (top + torch.log(total))[:, 0]
+
+    return run
 
 
 # --- attention, one query: q [b, h, d], k and v [b, n, h, d]; lse to base 2
@@ -226,7 +230,7 @@ HONEST: dict[str, dict[str, Kernel]] = {
         "reference": softmax,
         "by_hand": softmax_with(),
         "base_2": softmax_with(base2=True),
-        "online": softmax_online,
+        "online": softmax_online_on(torch.device("cpu")),
     },
     "attention": {
         "reference": attention,
