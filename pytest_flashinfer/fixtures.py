@@ -25,73 +25,87 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def fib_session(pytestconfig: pytest.Config) -> FibSession:
-    """What all items of the run share."""
+    """Return what all items of the run share."""
     return pytestconfig.stash[SESSION]
 
 
 @pytest.fixture(scope="module")
 def definition_file(request: pytest.FixtureRequest) -> DefinitionFile:
-    """The definition's file as it was collected, with its solutions and workloads."""
+    """Return the definition's file as it was collected, with its solutions and workloads."""
     return request.node  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
 def definition(definition_file: DefinitionFile) -> Definition:
-    """The definition that the file holds."""
+    """Return the definition that the file holds."""
     assert definition_file.definition is not None  # of a broken file only the schema check is collected
     return definition_file.definition
 
 
 @pytest.fixture
 def workload(request: pytest.FixtureRequest, definition_file: DefinitionFile) -> Workload:
-    """One workload of the definition."""
+    """Return one workload of the definition."""
     return definition_file.workloads[request.param]
 
 
 @pytest.fixture(scope="module")
-def solution(request: pytest.FixtureRequest, fib_session: FibSession, definition: Definition) -> Iterator[UnderTest]:
-    """One solution in a process of its own: built once for all its items."""
-    under_test = fib_session.under_test(request.param, definition)
+def solution(
+    request: pytest.FixtureRequest, fib_session: FibSession, definition: Definition, definition_file: DefinitionFile
+) -> Iterator[UnderTest]:
+    """Return one solution in a process of its own: built once for all its items."""
+    entry = definition_file.solutions[request.param]
+    under_test = fib_session.under_test(request.param, definition, entry.solution)
     yield under_test
     under_test.close()
 
 
 @pytest.fixture(scope="module")
 def reference(fib_session: FibSession, definition: Definition) -> Iterator[Answers]:
-    """The truth about a case, from the reference in a process of its own."""
+    """Return the truth about a case, from the reference in a process of its own."""
     answers = fib_session.answers(definition)
     yield answers
     answers.close()
 
 
 @pytest.fixture
-def inputs(definition: Definition, definition_file: DefinitionFile, fib_session: FibSession) -> Inputs:
+def inputs(
+    definition: Definition, definition_file: DefinitionFile, fib_session: FibSession, reference: Answers
+) -> Inputs:
     """Make the inputs of a case; override it to change one input or all.
 
     Called with sizes, a recipe and, for a listed workload, that workload; returns values by input name.
     """
-    return _default_inputs(definition, definition_file, fib_session)
+    return _default_inputs(definition, definition_file, fib_session, reference)
 
 
-def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSession) -> Inputs:
+def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSession, reference: Answers) -> Inputs:
     from pytest_flashinfer.making import DefaultInputs
+    from pytest_flashinfer.own_inputs import OwnInputs
 
-    return DefaultInputs(definition, str(session.device), session.data_root(file.path))
+    own = OwnInputs(definition, reference) if definition.init or definition.custom_inputs else None
+    return DefaultInputs(definition, str(session.device), session.catalogue.data_root(file.path), own)
 
 
 @pytest.fixture
-def cases(definition: Definition, definition_file: DefinitionFile, inputs: Inputs, fib_session: FibSession) -> Cases:
+def cases(
+    definition: Definition,
+    definition_file: DefinitionFile,
+    inputs: Inputs,
+    fib_session: FibSession,
+    reference: Answers,
+) -> Cases:
     """Turn workloads and drawn sizes into cases with concrete inputs."""
     from pytest_flashinfer.making import Cases
 
-    default = _default_inputs(definition, definition_file, fib_session)
+    own = getattr(inputs, "own", None)
+    default = inputs if own is not None else _default_inputs(definition, definition_file, fib_session, reference)
     kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
-    return Cases(definition, inputs, default, fib_session.options.seed, kinds)
+    return Cases(definition, inputs, default, fib_session.options.seed, kinds, reference)
 
 
 @pytest.fixture
 def tolerance() -> Tolerance:
-    """What is tolerated in place of the computed bound: nothing by default; override it to say otherwise."""
+    """Return what is tolerated in place of the computed bound: nothing by default; override it to say otherwise."""
     from pytest_flashinfer.judge.tolerance import Tolerance
 
     return Tolerance()
@@ -99,18 +113,23 @@ def tolerance() -> Tolerance:
 
 @pytest.fixture
 def compare(
-    request: pytest.FixtureRequest, tolerance: Tolerance, definition: Definition, fib_session: FibSession
+    request: pytest.FixtureRequest,
+    tolerance: Tolerance,
+    definition: Definition,
+    fib_session: FibSession,
+    reference: Answers,
 ) -> Compare:
     """Compare what a call produced with the truth, and raise with the reason where it is wrong."""
     from pytest_flashinfer.judging import Compare, Record
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
-    return Compare(fib_session.tolerance(definition, named, tolerance), Record(request.node))
+    check = reference.check if definition.check else None
+    return Compare(fib_session.tolerance(definition, named, tolerance), Record(request.node), check)
 
 
 @pytest.fixture(scope="module")
 def reference_kernel(fib_session: FibSession, definition: Definition) -> Iterator[UnderTest]:
-    """The reference as a solution among others, to be timed as they are."""
+    """Return the reference as a solution among others, to be timed as they are."""
     kernel = fib_session.reference_kernel(definition)
     yield kernel
     kernel.close()
@@ -131,5 +150,5 @@ def search(
     """Look for the smallest sizes and inputs that break a solution."""
     from pytest_flashinfer.searching import SizeSearch
 
-    listed = fib_session.listed(definition_file.path)
+    listed = fib_session.catalogue.listed(definition_file.path)
     return SizeSearch(request.node, definition, listed, fib_session)

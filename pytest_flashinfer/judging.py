@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.comparison import Comparison
 from pytest_flashinfer.judge.vacuity import probe
 from pytest_flashinfer.judge.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pytest
     import torch
 
-    from pytest_flashinfer.judge.comparison import Comparison
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import Truth
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
     from pytest_flashinfer.worker.runner import RunResult
 
+Check = Callable[[Mapping[str, "torch.Tensor"], "Truth", Mapping[str, float]], "str | None"]
 _MALFORMED = {"count", "shape", "dtype", "type", "device"}  # violations after which an output has no values to compare
 
 
@@ -84,11 +86,16 @@ class Record:
 
 
 class Compare:
-    """Compares every output of a call and decides. Raises Failed."""
+    """Compares every output of a call and decides. Raises Failed.
 
-    def __init__(self, tolerance: Tolerance, record: Record) -> None:
+    `check` is the definition's own: it says which values are right, but passes no other shape, dtype or non-finite
+    element than the reference has.
+    """
+
+    def __init__(self, tolerance: Tolerance, record: Record, check: Check | None = None) -> None:
         self.tolerance = tolerance
         self.record = record
+        self.check = check
         self._probed = False
 
     def __call__(self, call: Call, truth: Truth) -> None:
@@ -103,14 +110,28 @@ class Compare:
             raise Failed(verdict, call.case, log)
         if not self._probed:
             self._probed = True
-            self._refuse_vacuous(call.case, truth)
+            self._refuse_vacuous(call, truth)
 
     def verdict(self, call: Call, truth: Truth) -> Verdict:
         """Decide about one call."""
         if call.error is not None:
             return decide(error=call.error)
         assert call.result is not None
-        return decide(self._comparisons(call.result, call.case, truth), violations=call.result.violations)
+        comparisons = self._comparisons(call.result, call.case, truth)
+        if self.check is not None and not call.result.violations:
+            comparisons = self._checked(self.check, comparisons, call.result.outputs, truth)
+        return decide(comparisons, violations=call.result.violations)
+
+    def _checked(
+        self, check: Check, comparisons: Sequence[Comparison], outputs: Mapping[str, torch.Tensor], truth: Truth
+    ) -> Sequence[Comparison]:
+        """Have the definition's own check decide about values."""
+        if any(not each.ok and each.problem != "values" for each in comparisons):
+            return comparisons
+        refused = check(outputs, truth, stated(self.tolerance))
+        if refused is None:
+            return [_accepted(each) for each in comparisons]
+        return [*comparisons, Comparison("check", ok=False, problem="values", lines=(f"outputs {refused}",))]
 
     def _comparisons(self, result: RunResult, case: Case, truth: Truth) -> Sequence[Comparison]:
         malformed = {each.tensor for each in result.violations if each.kind in _MALFORMED}
@@ -128,11 +149,37 @@ class Compare:
             if name in result.outputs or not declared[name].optional
         ]
 
-    def _refuse_vacuous(self, case: Case, truth: Truth) -> None:
-        refused = [each for each in probe(truth, self.tolerance, inputs=case.values) if each.refused]
-        if refused:
-            text = f"vacuous: {refused[0].reason}: tighten the tolerance"
-            raise Failed(Verdict("INVALID_REFERENCE", text), case)
+    def _refuse_vacuous(self, call: Call, truth: Truth) -> None:
+        refused = [each for each in probe(truth, self.tolerance, inputs=call.case.values) if each.refused]
+        text = f"vacuous: {refused[0].reason}: tighten the tolerance" if refused else ""
+        if self.check is not None and any(_differs_from_zero(each.native) for each in truth.outputs.values()):
+            zeros = {name: value.new_zeros(value.shape) for name, value in call.outputs.items()}
+            if self.check(zeros, truth, stated(self.tolerance)) is None:
+                text = "vacuous: the definition's own check accepts zeros: correct the check"
+        if text:
+            raise Failed(Verdict("INVALID_REFERENCE", text), call.case)
+
+
+def _accepted(found: Comparison) -> Comparison:
+    lines = (f"{found.output}: accepted by the definition's own check", *found.lines)
+    return found if found.ok else replace(found, ok=True, problem="", lines=lines)
+
+
+def _differs_from_zero(value: torch.Tensor | None) -> bool:
+    """Say whether at least half of the elements are not zero: then zeros are no answer that could be right."""
+    return value is not None and value.numel() > 0 and 2 * int((value != 0).sum()) >= value.numel()
+
+
+def stated(tolerance: Tolerance) -> dict[str, float]:
+    """Return what a tolerance states in the words of a definition's own check; percentages from 0 to 100."""
+    found: dict[str, float] = {}
+    if tolerance.explicit:
+        found.update(rtol=tolerance.rtol or 0.0, atol=tolerance.atol or 0.0)
+    if tolerance.required_matched_ratio is not None:
+        found["max_mismatch_pct"] = 100.0 * (1.0 - tolerance.required_matched_ratio)
+    if tolerance.cosine is not None:
+        found["min_cos_sim"] = tolerance.cosine
+    return found
 
 
 def describe(case: Case) -> str:

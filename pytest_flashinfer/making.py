@@ -160,7 +160,8 @@ class Cases:
         if not self._made or own is None or self.inputs != self.default:
             return {}
         recipe = replace(case.recipe, seed=self._derive(f"{case.recipe.seed} {name}"))
-        made = {key: _moved(value, own.reference.pool.device) for key, value in own(case.axes, recipe, case.workload).items()}
+        made = own(case.axes, recipe, case.workload)
+        made = {key: _moved(value, own.reference.pool.device) for key, value in made.items()}
         known = {key: case.values[key] for key in made}
         return made if _shapes(made) == _shapes(known) else {}
 

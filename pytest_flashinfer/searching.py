@@ -8,8 +8,11 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import hypothesis
 import pytest
+from hypothesis.statistics import collector, describe_statistics
 
+from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.shrink import simpler
@@ -69,10 +72,12 @@ class SizeSearch:
     ) -> None:
         options = session.options
         self.item = item
-        self.definition = definition
         self.listed = [workload.axes for workload in listed]
+        self.definition = pinned(definition, self.listed)
         self.options = options
-        self.layouts: tuple[Layout, ...] = ("contiguous", "strided") if options.layouts == "strided" else ("contiguous",)
+        self.layouts: tuple[Layout, ...] = ("contiguous",)
+        if options.layouts == "strided":
+            self.layouts += ("strided",)
         least = elements(definition, dict.fromkeys(definition.var_axes, 1))
         self.budget = 2 * least + ELEMENTS[session.device.kind]
 
@@ -92,31 +97,38 @@ class SizeSearch:
             except (InputsError, ReferenceFailed) as error:
                 skipped.append(error)
             except Failed as failed:
-                if failed.verdict.status == "COMPILE_ERROR":
-                    raise
+                if failed.case is None:
+                    raise  # it was not called at all: it does not build
                 pace.failing = True
                 return failed
             return None
 
+        waiting = open_constants(self.definition)
+        if waiting and not self.definition.init:
+            pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
         try:
-            found = self._search(outcome).run()
+            with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
+                found = self._search(outcome).run()
         except Unsatisfiable as error:
             pytest.skip(str(error))
-        Record(self.item).set("tried", found.tried)
+        for name, value in (("tried", found.tried), ("out_of_time", found.out_of_time)):
+            Record(self.item).set(name, value)
         if found.failure is not None:
             raise self._explained(found)
         if skipped and len(skipped) == found.tried:
             pytest.skip(f"no case could be judged; the last: {skipped[-1]}")
 
-    def _search(self, outcome: Callable[[Drawn], Exception | None]) -> Search:
-        import hypothesis
+    def _note_statistics(self, statistics: Any) -> None:
+        """Keep what --hypothesis-show-statistics shows where hypothesis' own plugin looks for it."""
+        statistics["nodeid"] = self.item.nodeid
+        self.item.hypothesis_statistics = describe_statistics(statistics)  # type: ignore[attr-defined]
 
-        listed, limits = self.listed, {"layouts": self.layouts}
+    def _search(self, outcome: Callable[[Drawn], Exception | None]) -> Search:
         forced = self.item.config.getoption("hypothesis_seed", None)
         return Search(
             outcome,
-            edge_cases(self.definition, listed, self.budget, **limits),
-            case_strategy(self.definition, listed, self.budget, **limits),
+            edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts),
+            case_strategy(self.definition, self.listed, self.budget, layouts=self.layouts),
             lambda drawn: simpler(self.definition, *drawn),
             self.options.examples,
             self.options.seconds,

@@ -123,7 +123,7 @@ def _expand(contract: Contract, choice: Mapping[str, int]) -> dict[str, Any]:
 
 def _violated(contract: Contract, env: Mapping[str, Any]) -> list[Rule]:
     rules = (*contract.equations, *contract.predicates, *contract.wishes)
-    bad = [rule for rule in rules if not (rule.names <= env.keys() and _holds(rule, env))]
+    bad = [r for r in rules if not (r.names & contract.texts or (r.names <= env.keys() and _holds(r, env)))]
     return bad + [rule for name, rule in contract.derived.items() if isinstance(env.get(name), int) and env[name] < 0]
 
 

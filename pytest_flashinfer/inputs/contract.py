@@ -64,7 +64,13 @@ class Contract:
                  sorted(names_of(t))]  # fmt: skip
         ruled = [name for rule in self.reading.axis for name in sorted(rule.names)]
         known = dict.fromkeys((*declared, *shown, *ruled))
-        return tuple(name for name in known if name not in self.constants)
+        return tuple(name for name in known if name not in self.constants and name not in self.texts)
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """The inputs that are strings, which no rule over sizes can settle."""
+        inputs = self.definition.inputs
+        return frozenset(name for name, spec in inputs.items() if spec.shape is None and spec.dtype == "string")
 
     @cached_property
     def axis_names(self) -> tuple[str, ...]:

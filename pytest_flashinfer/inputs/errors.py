@@ -17,6 +17,10 @@ class Unsatisfiable(InputsError):  # noqa: N818 - the name says more without a s
         super().__init__(f"constraint `{constraint}` cannot be met: {detail}; supply the inputs with {self.hook}")
 
 
+class Unbound(InputsError):  # noqa: N818 - as above
+    """A constant axis has no value, and neither the workload nor the data gives it one."""
+
+
 class AxisConflict(InputsError):  # noqa: N818 - as above
     """Sizes that were given, by a workload or its data, contradict `constraint`; `left` and `right` are both values."""
 

@@ -180,7 +180,7 @@ class Answers:
     def _specs(self, case: Case) -> dict[str, OutputSpec]:
         specs = {}
         for name, declared in case.definition.outputs.items():
-            shape = case.shapes[name]
+            shape = case.shape(name)
             if is_packed(declared.dtype) and shape:
                 shape = (*shape[:-1], 2 * shape[-1])
             elements = None if declared.shape is None else shape

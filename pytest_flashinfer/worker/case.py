@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.inputs.axes import output_shapes
-from pytest_flashinfer.inputs.dtypes import is_packed, torch_dtype
-from pytest_flashinfer.inputs.errors import Unsatisfiable
+from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_packed, torch_dtype
 from pytest_flashinfer.worker.layout import Output
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class Case:
     axes: Mapping[str, int]
     recipe: Recipe
     values: Mapping[str, Any]
-    shapes: Mapping[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...] | None]
     variant: str = "first"
     workload: Workload | None = None
     moved: bool = False
@@ -47,7 +46,14 @@ class Case:
     @property
     def outputs(self) -> list[Output]:
         """Return what a call must produce, in the definition's order."""
-        return [_output(name, spec, self.shapes[name]) for name, spec in self.definition.outputs.items()]
+        inputs = self.definition.inputs
+        return [_output(name, spec, self.shape(name), inputs) for name, spec in self.definition.outputs.items()]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an output as it is stored."""
+        shape = self.shapes[name]
+        assert shape is not None  # a case is complete before it is called
+        return shape
 
     @property
     def nbytes(self) -> int:
@@ -58,32 +64,53 @@ class Case:
         """Return a case of the same sizes with other contents."""
         return replace(self, values=values, variant=variant)
 
+    def as_told(
+        self, told: Mapping[str, tuple[tuple[int, ...], str] | None], known: Mapping[str, tuple[int, ...] | None]
+    ) -> Case:
+        """Return the case with shapes, and dtypes that the definition leaves open, as the reference gives them.
+
+        What is `known` stays: there the reference has to agree. An output that it leaves out has no elements.
+        """
+        shapes: dict[str, tuple[int, ...]] = {}
+        outputs: dict[str, TensorSpec] = {}
+        for name, spec in self.definition.outputs.items():
+            size, dtype = told[name] or ((0,) * len(spec.shape or ()), "float32")
+            have = known[name]
+            shapes[name] = size if have is None else have
+            outputs[name] = replace(spec, dtype=dtype) if spec.dtype in NOT_TENSORS else spec
+        definition = self.definition if declared(self.definition) else replace(self.definition, outputs=outputs)
+        return replace(self, definition=definition, shapes=shapes)
+
     def elsewhere(self) -> Case:
         """Return the same case, to be called on storage at other addresses."""
         return replace(self, moved=True)
 
 
-def shapes_of(definition: Definition, axes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every output as it is stored. Raises Unsatisfiable where no size decides one."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def shapes_of(definition: Definition, axes: Mapping[str, int]) -> dict[str, tuple[int, ...] | None]:
+    """Return the shape of every output as it is stored, `None` where no size decides one of its axes."""
+    shapes: dict[str, tuple[int, ...] | None] = {}
     for name, shape in output_shapes(definition, axes).items():
         sizes = [size for size in shape or () if size is not None]
-        if len(sizes) != len(shape or ()):
-            raise Unsatisfiable(f"shape of output {name}", "no input and no constraint decides one of its axes")
-        shapes[name] = tuple(sizes)
+        shapes[name] = tuple(sizes) if len(sizes) == len(shape or ()) else None
     return shapes
 
 
-def _output(name: str, spec: TensorSpec, shape: tuple[int, ...]) -> Output:
+def declared(definition: Definition) -> bool:
+    """Say whether every output has a dtype that a tensor can have."""
+    return not any(spec.dtype in NOT_TENSORS for spec in definition.outputs.values())
+
+
+def _output(name: str, spec: TensorSpec, shape: tuple[int, ...], inputs: Mapping[str, TensorSpec]) -> Output:
+    inplace = spec.param if spec.param in inputs else None
     return Output(
         name,
         shape,
         torch_dtype(spec.dtype),
         strides=None if spec.dim_order is None else _strides(shape, spec.dim_order),
-        optional=spec.optional or spec.param is not None,
+        optional=spec.optional or inplace is not None,
         scalar=spec.shape is None,
         also=(torch.int8, torch.float4_e2m1fn_x2) if is_packed(spec.dtype) else (),
-        inplace=spec.param,
+        inplace=inplace,
     )
 
 

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerTimedOut
 from pytest_flashinfer.worker.runner import Runner
 
@@ -34,11 +36,17 @@ def build_request(definition: Definition, solution: Solution, device: str, folde
         "sources": [{"path": source.path, "content": source.content} for source in solution.sources],
         "destination_passing": solution.destination_passing,
         "inputs": list(definition.inputs),
-        "outputs": list(definition.outputs),
+        "outputs": [name for name in definition.outputs if name not in inplace_of(definition)],
         "device": "cpu" if device == "cpu" else "cuda:0",
         "cache": str(folder),
         "caches": ["cold", "warm"],
     }
+
+
+def inplace_of(definition: Definition) -> dict[str, str]:
+    """Return the outputs that are written back into an input, with that input: no call is given them again."""
+    params = {name: spec.param for name, spec in definition.outputs.items() if spec.param is not None}
+    return {name: param for name, param in params.items() if param in definition.inputs}
 
 
 class Kernel:
@@ -63,7 +71,7 @@ class Kernel:
         self.build_timeout = build_timeout
         self.folder = cache_folder() / "solutions" / solution.digest[:32]
         self.request = build_request(definition, solution, pool.device, self.folder)
-        self.inplace = {name: spec.param for name, spec in definition.outputs.items() if spec.param}
+        self.inplace = inplace_of(definition)
         self._worker: Worker | None = None
         self._runner: Runner | None = None
         self._failure: BuildFailed | WorkerDied | WorkerTimedOut | None = None
@@ -96,17 +104,19 @@ class Kernel:
         are filled in.
         """
         runner = self.build()
+        destination = self.solution.destination_passing
         for case in cases:
             result = runner.run(
                 case.values,
-                case.outputs,
+                [each for each in case.outputs if not (destination and each.inplace)],
                 timeout=self.timeout,
                 cache=cache,
                 may_modify=self.inplace.values(),
                 moved=case.moved,
             )
-            for name in set(result.missing) & set(self.inplace):
-                result.outputs[name] = runner.read_input(self.inplace[name])
+            for name, param in self.inplace.items():
+                if (destination or name in result.missing) and isinstance(case.values[param], torch.Tensor):
+                    result.outputs[name] = runner.read_input(param)
             yield result
         runner.settle()
         runner.read_clock()

@@ -1,0 +1,88 @@
+"""Inputs that a definition makes itself, through `init` or a custom entry point, asked of the reference's worker."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, torch_dtype
+from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.judge.answers import ModuleAbsent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_flashinfer.data.model import Definition, TensorSpec, Workload
+    from pytest_flashinfer.inputs.recipe import Recipe
+    from pytest_flashinfer.judge.answers import Answers
+
+
+class OwnInputs:
+    """What a definition's own code makes; `made` are the names of the inputs that it has made so far."""
+
+    def __init__(self, definition: Definition, reference: Answers) -> None:
+        self.definition = definition
+        self.reference = reference
+        self.made: set[str] = set()
+        self._absent = ""
+
+    def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> dict[str, Any]:
+        """Return inputs by name, on the reference's device; none where the code needs a module that is not installed.
+
+        Of a listed workload, those that it leaves to chance, or marks as custom. Raises InputsError.
+        """
+        definition = self.definition
+        what = "custom" if definition.custom_inputs else "init"
+        kinds = ("custom", "random") if what == "init" else ("custom",)
+        wanted = [
+            name
+            for name in definition.inputs
+            if name not in recipe.absent
+            and (workload is None or (name in workload.inputs and workload.inputs[name].kind in kinds))
+        ]
+        if not wanted or self._absent:
+            return {}
+        sizes = {**definition.const_axes, **axes}
+        try:
+            made = self.reference.make(what, sizes, recipe.seed & 0xFFFFFFFF, _scalars(workload, recipe))
+        except ModuleAbsent as error:
+            self._absent = str(error)
+            text = f"{definition.name}: inputs follow from the contract alone, for {error}"
+            warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+            return {}
+        found = {name: _as_declared(name, made[name], definition.inputs[name]) for name in wanted if name in made}
+        lacking = [name for name in wanted if name not in made and _is_custom(workload, name)]
+        if lacking:
+            raise InputsError(f"{definition.name}: `{definition.custom_inputs or 'init'}` makes no `{lacking[0]}`")
+        self.made.update(found)
+        return found
+
+
+def _is_custom(workload: Workload | None, name: str) -> bool:
+    return workload is not None and workload.inputs[name].kind == "custom"
+
+
+def _scalars(workload: Workload | None, recipe: Recipe) -> dict[str, Any]:
+    stated = {} if workload is None else {n: s.value for n, s in workload.inputs.items() if s.kind == "scalar"}
+    return {**recipe.scalars, **stated}
+
+
+def _as_declared(name: str, value: Any, spec: TensorSpec) -> Any:
+    """Return a value in the declared form: a number for a scalar, a 0-d tensor for shape []. Raises InputsError."""
+    if spec.shape is None:
+        return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+    if value is None and spec.optional:
+        return None
+    known = spec.dtype not in NOT_TENSORS
+    if not isinstance(value, torch.Tensor) and not spec.shape and isinstance(value, (bool, int, float)):
+        return torch.tensor(value, dtype=torch_dtype(spec.dtype) if known else None)
+    if not isinstance(value, torch.Tensor):
+        raise InputsError(f"input {name} is made as {value!r}, not as a tensor of shape [{', '.join(spec.shape)}]")
+    if known and value.dtype is not torch_dtype(spec.dtype):
+        raise InputsError(f"input {name} is made with dtype {value.dtype}, declared is {spec.dtype}")
+    if value.dim() != len(spec.shape):
+        raise InputsError(f"input {name} is made with shape {list(value.shape)}, declared is [{', '.join(spec.shape)}]")
+    return value
