@@ -1,6 +1,4 @@
-"""How this repository's own definitions are run; beside your definitions, a conftest.py like this one is the place to
-override `inputs`, `tolerance` and `compare`.
-"""
+"""How this repository's own definitions are run, and the pattern for a conftest.py beside yours."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ MLA_SCALE = (128 + 64) ** -0.5  # of the heads before compression, which no shap
 
 def pytest_configure(config: pytest.Config) -> None:
     """Search the sizes of each kernel for one second: there are more than a hundred here, and CI has two cores."""
-    if config.option.fib_solutions and config.option.fib_seconds is None:
+    if getattr(config.option, "fib_solutions", None) and config.option.fib_seconds is None:
         config.option.fib_seconds = 1.0
 
 
