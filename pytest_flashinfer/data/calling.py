@@ -7,10 +7,11 @@ reference, that takes the inputs (and destinations) by position as every other r
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_flashinfer.data.source import BrokenSource, Function, functions, parse_python
+from pytest_flashinfer.data.source import BrokenSource, Function, bound_names, functions, parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -180,4 +181,20 @@ def entry_source(definition: Definition) -> tuple[str, str]:
     return (source, definition.entry) if added is None else (source + added, ADAPTER)
 
 
-__all__ = ["ADAPTER", "adapter", "entry_source"]
+def module_source(definition: Definition) -> tuple[str, str]:
+    """Return the reference as a module of its own, which imports what every reference is given, and its entry.
+
+    Raises ValueError as `adapter` does.
+    """
+    source, entry = entry_source(definition)
+    tree = parse_python(source)
+    if isinstance(tree, BrokenSource) or {"math", "torch"} <= bound_names(tree):
+        return source, entry
+    future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    lines = source.splitlines(keepends=True)
+    place = (future[-1].end_lineno or 0) if future else 0
+    head = [] if future else ["from __future__ import annotations\n"]
+    return "".join([*lines[:place], *head, "import math\nimport torch\n", *lines[place:]]), entry
+
+
+__all__ = ["ADAPTER", "adapter", "entry_source", "module_source"]

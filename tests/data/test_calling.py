@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.data.absent import missing_names
-from pytest_flashinfer.data.calling import adapter, entry_source
+from pytest_flashinfer.data.calling import adapter, entry_source, module_source
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 
 SHAPE = SimpleNamespace
@@ -87,6 +87,22 @@ def test_other_forms_are_called_by_position_where_that_fits():
     assert called(source, {"x": spec("n"), "w": spec("n")}, 1, 2, form=3, n=None) == (1, 2)
     keywords = "def f_reference(x, *, w): return x, w"
     assert called(keywords, {"x": spec("n"), "w": spec("n")}, 1, 2, form=3, n=None) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f_reference(x, n): return torch.exp(x), math.pi",
+        '"""Text."""\nfrom __future__ import annotations\ndef f_reference(x: T, n): return torch.exp(x), math.pi',
+        "import torch\ndef f_reference(x: T, n): return torch.exp(x), math.pi",
+    ],
+)
+def test_a_module_of_its_own_imports_what_every_reference_has(source):
+    text, entry = module_source(definition(source, {"x": spec("n")}, n=3))
+    module = {}
+    exec(compile(text, "m", "exec", dont_inherit=True), module)
+    torch = module["torch"]
+    assert torch.equal(module[entry](torch.zeros(2))[0], torch.ones(2))
 
 
 @pytest.mark.parametrize(
