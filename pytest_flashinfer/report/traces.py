@@ -1,4 +1,4 @@
-"""Trace lines: one per evaluated solution and workload, appended as soon as it is known, so that a killed run keeps them."""
+"""Trace lines: one per evaluated solution and workload, appended as soon as it is known: a killed run keeps them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def append(path: Path, line: bytes) -> None:
 
 
 def _end_last_line(handle: int) -> None:
-    """A last line without its end is whole where another tool wrote it, and a half where a writer was killed."""
+    """End a last line that another tool wrote without a line break, and cut one that a killed writer left half."""
     size = os.fstat(handle).st_size
     if not size or os.pread(handle, 1, size - 1) == b"\n":
         return
@@ -118,7 +118,7 @@ def _end_last_line(handle: int) -> None:
 
 
 def _correctness(facts: Mapping[str, Any]) -> Correctness:
-    """An error that is no number was not recorded: unknown where the output is wrong."""
+    """Return the errors; one that is no number was not recorded and is unknown where the output is wrong."""
     unknown = 0.0 if facts["status"] == "PASSED" else math.nan
     return Correctness(float(facts.get("max_rel", unknown)), float(facts.get("max_abs", unknown)))
 

@@ -1,0 +1,65 @@
+"""Benchmark results from the outcomes of items."""
+
+import pytest
+
+from pytest_flashinfer.data import schema
+from pytest_flashinfer.report import benchmark
+from pytest_flashinfer.report.results import Result
+
+
+def result(outcome="passed", status=None, **facts):
+    return Result("d", facts.pop("solution", "s"), "me", "test_speed", "w", outcome, status, **facts)
+
+
+def only(*results):
+    [document] = benchmark.documents(results, "card")
+    assert list(schema.findings("result", document)) == []
+    return document
+
+
+def test_success():
+    rows = [
+        result(latency=latency, speedup=speedup, max_abs=error)
+        for latency, speedup, error in ((1e-3, 2, 0.1), (4e-3, 8, 0.3))
+    ]
+    document = only(*rows)
+    assert document.pop("time") == pytest.approx(2.0)
+    assert document.pop("speedup") == pytest.approx(4.0)
+    assert document == {
+        "device": {"name": "card"},
+        "kernel_id": "d",
+        "source": "me",
+        "solution": "s",
+        "compiled": True,
+        "time_unit": "ms",
+        "max_diff": 0.3,
+        "workloads": 2,
+    }
+
+
+def test_compile_failure():
+    document = only(result("failed", "COMPILE_ERROR", details="COMPILE_ERROR: line 3: no\nmore"), result())
+    assert (document["compiled"], document["compile_error"]) == (False, "COMPILE_ERROR: line 3: no\nmore")
+
+
+def test_one_failure_is_enough_to_have_no_time():
+    document = only(result(latency=1.0, speedup=2.0), result("failed", "TIMEOUT"))
+    assert (document["compiled"], document["status"]) == (True, "TIMEOUT")
+    assert not {"time", "speedup"} & document.keys()
+
+
+def test_right_but_not_timed():
+    assert only(result(max_abs=0.5))["status"] == "NOT_TIMED"
+
+
+def test_a_solution_that_did_not_run_has_no_record():
+    assert benchmark.documents([result("skipped")], "card") == []
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path):
+    path = tmp_path / "new/results.jsonl"
+    benchmark.write(path, [{"a": 1}, {"b": "\udc80"}])
+    assert path.read_text() == '{"a": 1}\n{"b": "?"}\n'
+    benchmark.write(path, [])
+    assert path.read_text() == ""
+    assert [each.name for each in path.parent.iterdir()] == ["results.jsonl"]

@@ -1,0 +1,133 @@
+"""Trace lines on disk: appended whole, read back, half lines of killed writers."""
+
+import json
+import multiprocessing
+from dataclasses import replace
+
+import pytest
+
+from pytest_flashinfer.data import schema
+from pytest_flashinfer.data.load import load_traces
+from pytest_flashinfer.data.model import Definition, Environment, InputSpec, Solution, SourceFile, Workload
+from pytest_flashinfer.report.held import HeldTraces
+from pytest_flashinfer.report.traces import TraceWriter, append, trace_path
+
+DEFINITION = Definition("d", "op", {}, {}, {}, "def run():\n    return 1\n")
+WORKLOAD = Workload("w", {"n": 2}, {"x": InputSpec("random")}, extra={"recipe": {"seed": 1}})
+SOLUTION = Solution("s", "d", "me", "python", "main.py", "run", (SourceFile("main.py", "x = 1\n"),))
+CARD = Environment("card", {"torch": "2.9"})
+FACTS = {"status": "PASSED", "latency_s": 0.001, "reference_s": 0.004, "max_abs": 0.5, "max_rel": 0.25}
+
+
+def write(folder, facts=FACTS, *, timed=True, solution=SOLUTION, log=""):
+    TraceWriter(folder, CARD).add(DEFINITION, WORKLOAD, solution, facts, log=log, timed=timed)
+    return trace_path(folder, DEFINITION)
+
+
+def find(path, *, definition=DEFINITION, workload=WORKLOAD, solution=SOLUTION, card=CARD):
+    return HeldTraces(path, card).find(definition, workload, solution)
+
+
+def test_what_is_written_is_valid_and_found_again(tmp_path):
+    path = write(tmp_path, log="a log\n\udc80")
+    [loaded] = load_traces(path)
+    assert schema.check("trace", loaded) == ()
+    held = find(path)
+    assert held.reason == f"{path}:1 holds PASSED for the same solution, definition, card and versions"
+    facts = held.facts(timed=True)
+    assert facts.pop("status") == "PASSED"
+    assert facts == pytest.approx({"speedup": 4.0, **{name: FACTS[name] for name in FACTS if name != "status"}})
+    assert "latency_s" not in held.facts(timed=False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"definition": replace(DEFINITION, reference="def run():\n    return 2\n")},
+        {"workload": replace(WORKLOAD, axes={"n": 3})},
+        {"workload": replace(WORKLOAD, uuid="v")},
+        {"solution": replace(SOLUTION, sources=(SourceFile("main.py", "x = 2\n"),))},
+        {"solution": replace(SOLUTION, name="t")},
+        {"card": replace(CARD, hardware="another")},
+        {"card": replace(CARD, libs={"torch": "2.10"})},
+    ],
+)
+def test_what_is_not_the_same_is_not_found(tmp_path, other):
+    assert find(write(tmp_path), **other) is None
+
+
+def test_what_does_not_change_what_runs_is_the_same(tmp_path):
+    assert find(write(tmp_path), solution=replace(SOLUTION, description="new words")) is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "written"),
+    [
+        ("INCORRECT_NUMERICAL", "INCORRECT_NUMERICAL"),
+        ("INCORRECT_SHAPE", "INCORRECT_SHAPE"),
+        ("COMPILE_ERROR", "COMPILE_ERROR"),
+        ("TIMEOUT", "TIMEOUT"),
+        ("REWARD_HACK", "RUNTIME_ERROR"),
+    ],
+)
+def test_every_status_has_a_form_that_other_tools_know(tmp_path, status, written):
+    path = write(tmp_path, {"status": status}, timed=False)
+    [loaded] = load_traces(path)
+    assert schema.check("trace", loaded) == ()
+    assert loaded.value.evaluation.status == written
+    assert find(path).status == status
+
+
+@pytest.mark.parametrize(
+    ("facts", "timed"), [({"status": "INVALID_REFERENCE"}, True), (FACTS, False), ({}, True), ({"status": "odd"}, True)]
+)
+def test_what_says_nothing_of_a_solution_leaves_no_line(tmp_path, facts, timed):
+    assert not write(tmp_path, facts, timed=timed).exists()
+
+
+def test_an_error_that_was_not_recorded_is_unknown(tmp_path):
+    write(tmp_path, {"status": "INCORRECT_NUMERICAL"}, timed=False)
+    document = json.loads(trace_path(tmp_path, DEFINITION).read_text())
+    assert document["evaluation"]["correctness"] == {"max_relative_error": "NaN", "max_absolute_error": "NaN"}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40])
+def test_half_a_line_is_cut_off(tmp_path, cut):
+    """Whatever a kill left of the last line: nothing is lost before it, and the next line is a line of its own."""
+    path = write(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:-cut])
+    append(path, b'{"next": 1}\n')
+    kept = whole * 2 if cut == 1 else whole  # without its line break alone the last line is whole
+    assert path.read_bytes() == kept + b'{"next": 1}\n'
+
+
+def test_a_file_of_half_a_line(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"half": ')
+    append(tmp_path / "a.jsonl", b"1\n")
+    assert (tmp_path / "a.jsonl").read_bytes() == b"1\n"
+
+
+def test_half_a_line_holds_nothing(tmp_path):
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert find(path) is None
+    write(tmp_path)
+    assert find(path).line == 1
+
+
+def _many(path, number):
+    for _ in range(50):
+        append(path, (json.dumps({"who": number, "text": "x" * 5000}) + "\n").encode())
+
+
+def test_processes_do_not_write_into_each_others_lines(tmp_path):
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_many, args=(tmp_path / "a.jsonl", number)) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert sorted(line["who"] for line in lines) == [0] * 50 + [1] * 50 + [2] * 50
