@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.recipe import Recipe
 
+DESCRIPTION: Final = 2  # the form whose scalars come as numbers and as 0-d tensors
 Inputs = dict[str, Any]  # Tensor, int, float, bool, str or None, in the order of the definition
 
 
@@ -43,6 +44,7 @@ class _Making:
     fixed: Inputs = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
     made: Inputs = field(default_factory=dict)
+    stated: frozenset[str] = frozenset()  # the inputs that a workload has an entry for
 
     @property
     def definition(self) -> Definition:
@@ -72,6 +74,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     making = _Making(contract, plan_of(contract), recipe, torch.device(device))
     making.fixed.update(_from_workload(definition, workload, root, making.device) if workload else {})
     making.fixed.update(given or {})
+    making.stated = frozenset(workload.inputs) if workload else frozenset()
     making.env.update(solve(contract, {**_bound(making), **axes}))
     verify(contract, making.env)
     for name, spec in definition.inputs.items():
@@ -99,7 +102,8 @@ def _from_workload(definition: Definition, workload: Workload, root: Path | None
         if source is None and not spec.optional:
             raise BadData(f"workload {workload.uuid} has no entry for input `{name}`; add one, or declare it optional")
         if source is not None and source.kind == "scalar":
-            fixed[name] = _scalar(source.value, spec.dtype, spec.shape, device)
+            as_number = definition.form == DESCRIPTION  # where a scalar is shape [], a number is one as well
+            fixed[name] = _scalar(source.value, spec.dtype, None if as_number else spec.shape, device)
         elif source is not None and source.kind == "safetensors":
             stored = load_tensor(source, definition, name, workload.axes, root)
             fixed[name] = stored.to(device) if isinstance(stored, torch.Tensor) else stored
@@ -139,12 +143,14 @@ def _make(making: _Making) -> None:
     setting = setting_for(making.contract, plan, making.env, making.recipe, given)
     made.update(index_tensors(setting, indexed, making.device))
     scalars.tied_scalars(making.contract, _env(making))
+    as_numbers = making.definition.form == DESCRIPTION and making.recipe.seed % 2 == 1
     for name, dims in making.contract.dims.items():
         if name in made or dims:
             continue
         wanted = name not in making.contract.droppable or making.env.get(name) is not None
         value = scalars.usual(making.contract, name, making.env) if wanted else None
-        made[name] = value if dims is None or value is None else _zero_dim(making, name, value)
+        number = dims is None or value is None or (as_numbers and name not in making.stated)
+        made[name] = value if number else _zero_dim(making, name, value)
     source = Source(making.recipe.seed, making.device)
     for name in todo:
         if name not in made:
