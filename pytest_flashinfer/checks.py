@@ -56,7 +56,7 @@ def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, compare: C
 
 
 @pytest.mark.benchmark(timer=stopwatch.now)
-def test_speed(  # noqa: PLR0913 - fixtures
+def test_speed(  # noqa: PLR0913, PLR0917 - fixtures
     solution: UnderTest,
     workload: Workload,
     cases: Cases,

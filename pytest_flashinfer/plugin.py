@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_flashinfer import options
+from pytest_flashinfer import declarations, options
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.session import FibSession
-
-SHOWN = 5  # solutions that a warning names
+    from pytest_flashinfer.tracing import Tracer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
-    options.add_options(parser)
+    declarations.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,11 +32,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not options.is_active(config):
         return
     from pytest_flashinfer import fixtures
+    from pytest_flashinfer.recording import Records
     from pytest_flashinfer.session import FibSession
 
     settings = options.read(config)
     session = FibSession(config, settings)
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
+    config.pluginmanager.register(Records(session), "flashinfer-records")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
 
 
@@ -46,6 +47,7 @@ class FlashInferPlugin:
 
     def __init__(self, config: pytest.Config, session: FibSession) -> None:
         self.session = session
+        self.tracer: Tracer | None = None
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = [str(path) for path in session.options.definitions]
 
@@ -60,7 +62,7 @@ class FlashInferPlugin:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> DefinitionFile | None:
         """Collect a JSON file that is in a definition folder or was named on the command line."""
         if file_path.suffix != ".json" or not (
-            self.session.is_definition(file_path) or parent.session.isinitpath(file_path)
+            self.session.catalogue.is_definition(file_path) or parent.session.isinitpath(file_path)
         ):
             return None
         from pytest_flashinfer.collect import DefinitionFile
@@ -76,12 +78,22 @@ class FlashInferPlugin:
             parametrize(metafunc, parent)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Warn once of solutions that are for no definition here: they do not run, and nobody should think they did."""
-        lines = [str(problem) for problem in self.session.unknown_solutions()]
-        if lines:
-            more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-            text = "\n".join(["solutions that are not run:", *lines[:SHOWN], *more])
-            session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+        """Warn of solutions that were named and do not run; nobody should think they did."""
+        if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
+            for text in self.session.catalogue.warnings():
+                session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give the processes of pytest-xdist the seed that the header shows."""
+        node.workerinput["fib_seed"] = self.session.options.seed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """Get ready to write trace lines."""
+        from pytest_flashinfer.tracing import tracer_of
+
+        self.tracer = tracer_of(self.session)
 
     def pytest_report_header(self) -> list[str]:
         """Say what this run stands on: card, driver, versions, scope, seed."""
@@ -101,8 +113,8 @@ class FlashInferPlugin:
             kept = [pair for pair in item.user_properties if pair[0] != "status"]
             item.user_properties[:] = [*kept, ("status", verdict.status)]
         report = yield
-        if call.when == "call":
-            self.session.trace(item, report)
+        if self.tracer is not None:
+            self.tracer.note(item, report)
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
