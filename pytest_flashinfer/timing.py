@@ -64,7 +64,9 @@ class Timing:
         calls = kernel.run(cases.timed(workload, rounds), cache=cast("Cache", self.session.options.cache))
         return calls if calls[-1].error is not None else [*warm, *calls]
 
-    def report(self, benchmark: BenchmarkFixture, solution: UnderTest, cases: Cases, workload: Workload, calls: list[Call]) -> None:  # noqa: E501, PLR0913
+    def report(
+        self, benchmark: BenchmarkFixture, solution: UnderTest, cases: Cases, workload: Workload, calls: list[Call]
+    ) -> None:
         """Give the durations to pytest-benchmark, with what explains them; the reference is timed the same way.
 
         Raises Failed where the policy asks for kernels of the solution's own and others did the work.
@@ -73,7 +75,7 @@ class Timing:
         durations = seconds(calls)
         latency = median(durations)
         reference = self.session.reference_latency(
-            self.item.path, workload.uuid, lambda: seconds(self._timed(self.reference, cases, workload))
+            self.item.path, workload.uuid, lambda: self._reference_seconds(cases, workload)
         )
         results = [call.result for call in calls[1:] if call.result is not None]
         info: dict[str, Any] = {
@@ -92,7 +94,14 @@ class Timing:
                 record.set(name, info[name])
         benchmark.group = f"{self.item.path.stem}[{workload.uuid[:8]}]"
         benchmark.extra_info.update(info)
-        benchmark.pedantic(stopwatch.play(durations), setup=stopwatch.reset, rounds=len(durations), iterations=1)
+        untyped: Any = benchmark
+        untyped.pedantic(stopwatch.play(durations), setup=stopwatch.reset, rounds=len(durations), iterations=1)
+
+    def _reference_seconds(self, cases: Cases, workload: Workload) -> list[float]:
+        try:
+            return seconds(self._timed(self.reference, cases, workload))
+        except Failed:  # it cannot be built as a solution is; the solution is not blamed
+            return []
 
     def _hold_to_language(self, solution: UnderTest, calls: list[Call]) -> None:
         spans = [call.result.span for call in calls if call.result is not None and call.result.span is not None]
