@@ -69,7 +69,7 @@ class Records:
         check = getattr(item, "originalname", item.name)
         facts = {
             "fib_definition": subject[0].name,
-            "fib_solution": subject[2].name,
+            "fib_solution": item.callspec.params["solution"],  # type: ignore[attr-defined]
             "fib_author": subject[2].author,
             "fib_check": check,
             "fib_workload": subject[1].uuid,
@@ -77,6 +77,20 @@ class Records:
         }
         item.user_properties += [*facts.items(), *held.facts(timed=check == "test_speed").items()]
         pytest.skip(held.reason)
+
+    def _agent_traces(self) -> dict[tuple[str, str], str]:
+        """Return the records of how solutions came to be, which lie beside them, by definition and solution."""
+        from pytest_flashinfer.data.agent import beside
+
+        catalogue = self.session.catalogue
+        found = {}
+        for path in catalogue.dataset.definition_files():
+            definition = catalogue.definition(path)
+            for key, entry in catalogue.solutions(definition).items() if definition is not None else ():
+                trace = beside(entry.path, entry.solution.name)
+                if trace is not None:
+                    found[entry.solution.definition, key] = str(trace)
+        return found
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -89,7 +103,7 @@ class Records:
 
         results = results_of(terminalreporter)
         if target is not None:
-            documents = benchmark.documents(results, self.session.device.name)
+            documents = benchmark.documents(results, self.session.device.name, self._agent_traces())
             terminalreporter.write_line(_written(target, documents))
         if self.calls:
             terminalreporter.write_sep("=", "models")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, kind_of, sort_by_kind
 from pytest_flashinfer.data import sniff, write
+from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.load import load_definition, load_solution, load_traces
 from pytest_flashinfer.data.solution_forms import CONFIG
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Solution
 
 _SOL = ("workload.jsonl", "definition.json")  # a SOL-ExecBench problem: its bare lines are for its definition
-_SUFFIXES = {sniff.DEFINITION: (".json",), sniff.TRACE: (".jsonl",), sniff.SOLUTION: (".json", ".py", "")}
+_SUFFIXES = {
+    sniff.DEFINITION: (".json",),
+    sniff.TRACE: (".jsonl",),
+    sniff.SOLUTION: (".json", ".py", ""),
+    "agent": (".json",),
+}
 
 
 class CannotConvertError(ValueError):
@@ -86,6 +92,8 @@ def _one(source: Path, target: Path, definition: str | None, *, force: bool) -> 
             _definition(source, target)
         elif kind == sniff.SOLUTION:
             _solution(source, target)
+        elif kind == "agent":
+            _agent(source, target)
         else:
             _lines(source, target, definition)
     except _FaultyError as error:
@@ -122,6 +130,12 @@ def _definition(source: Path, target: Path) -> None:
     value = _value(load_definition(source))
     _save(target, write.to_text(write.definition_document(value)))
     _same(target, value, load_definition(target).value)
+
+
+def _agent(source: Path, target: Path) -> None:
+    value = _value(load_agent(source))
+    _save(target, write.to_text(value.document))
+    _same(target, value, load_agent(target).value)
 
 
 def _lines(source: Path, target: Path, definition: str | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, sort_by_kind
 from pytest_flashinfer.data import schema
+from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.data.faults import Fault, unique, without_repeats
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
@@ -74,7 +75,9 @@ def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
     for path in kinds.get("trace", ()):
         for loaded in load_traces(path, path.stem):
             yield from without_repeats((*loaded.faults, *schema.check("trace", loaded)))
-    for name in ("calls", "result", "agent"):
+    for path in kinds.get("agent", ()):
+        yield from load_agent(path).faults
+    for name in ("calls", "result"):
         for path in kinds.get(name, ()):
             yield from _record_problems(name, path)
     for path in kinds.get(BROKEN, ()):
@@ -92,7 +95,7 @@ def _record_problems(name: str, path: Path) -> Iterator[Fault]:
 
 def _notes(dataset: DataSet, kinds: Kinds) -> Iterator[str]:
     read: list[Loaded[Any]] = [dataset.load(path) for path in dataset.definition_files()]
-    read += dataset.solutions
+    read += [*dataset.solutions, *map(load_agent, kinds.get("agent", ()))]
     for path in kinds.get("trace", ()):
         read += load_traces(path, path.stem)
     for loaded in read:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.data.write import to_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.report.results import Result
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 MESSAGE_CHARACTERS = 20_000
 
 
-def documents(results: Iterable[Result], device: str) -> list[dict[str, Any]]:
+def documents(
+    results: Iterable[Result], device: str, agents: Mapping[tuple[str, str], str] | None = None
+) -> list[dict[str, Any]]:
     """Return the records of all solutions that ran, in the order of definitions and solutions.
 
     `time` is in milliseconds, the geometric mean over the workloads; `speedup` is that of the reference's over it,
-    `max_diff` the largest absolute error. A solution that was built but has no time says in `status` why.
+    `max_diff` the largest absolute error. A solution that was built but has no time says in `status` why. `agents`
+    has the paths of agent traces by definition and solution.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if result.outcome != "skipped":
             groups.setdefault((result.definition, result.solution), []).append(result)
-    return [_document(group, device) for _, group in sorted(groups.items())]
+    links = {key: {"agent_trace": path} for key, path in (agents or {}).items()}
+    return [{**_document(group, device), **links.get(key, {})} for key, group in sorted(groups.items())]
 
 
 def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
