@@ -12,7 +12,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.truth import OutputSpec, Truth
-from pytest_flashinfer.worker.errors import WorkerDied, WorkerError, WorkerTimedOut
+from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.kernel import cache_folder
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 KEPT_BYTES = 1 << 28  # of truths that are kept for the next solution
-_PARTS = ("native", "wide", "allowance", "undecided")
+_PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
 class ReferenceFailed(Exception):  # noqa: N818 - says what happened
@@ -61,6 +61,7 @@ class Answers:
         self.timeout = timeout
         self.options = {"operands": operands, "budget": budget}
         self._oracle: Oracle | None = None
+        self._broken: BuildFailed | None = None
         self._kept: OrderedDict[tuple[Any, ...], Truth | ReferenceFailed] = OrderedDict()
         self._bytes = 0
 
@@ -72,12 +73,13 @@ class Answers:
             self._keep(case.key, found)
         self._kept.move_to_end(case.key)
         if isinstance(found, ReferenceFailed):
-            raise found
+            raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
         return found
 
     def close(self) -> None:
         """End the worker and forget all truths."""
         self._kept.clear()
+        self._bytes = 0
         self._drop()
 
     def _keep(self, key: tuple[Any, ...], found: Truth | ReferenceFailed) -> None:
@@ -144,18 +146,28 @@ class Answers:
     def _live(self, *, needed: bool = True) -> Oracle:
         """Return a worker that has the reference, or at least, where that is not `needed`, the rest of the code."""
         source, entry = self._source(needed=needed)
+        if self._broken is not None:
+            raise self._broken.with_traceback(None)
         if self._oracle is None or not self._oracle.worker.alive:
             self._drop()
             self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device)
-            self._oracle.build(
-                source,
-                cache_folder() / "references",
-                entry=entry,
-                style=self.definition.reference_style,
-                hooks=errands.describe(self.definition),
-                timeout=self.timeout,
-            )
+            try:
+                self._build(self._oracle, source, entry)
+            except BuildFailed as error:
+                self._broken = error
+                self._drop()
+                raise
         return self._oracle
+
+    def _build(self, oracle: Oracle, source: str, entry: str) -> None:
+        oracle.build(
+            source,
+            cache_folder() / "references",
+            entry=entry,
+            style=self.definition.reference_style,
+            hooks=errands.describe(self.definition),
+            timeout=self.timeout,
+        )
 
     def _source(self, *, needed: bool) -> tuple[str, str]:
         """Return the reference's source and entry. Raises NoReference where it is `needed` and cannot be run."""

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerTimedOut
 from pytest_flashinfer.worker.runner import Runner
 
@@ -79,7 +77,7 @@ class Kernel:
     def build(self) -> Runner:
         """Return the runner of a live worker, building first where there is none."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)
         if self._runner is not None and self._worker is not None and self._worker.alive:
             return self._runner
         self.close()
@@ -115,7 +113,7 @@ class Kernel:
                 moved=case.moved,
             )
             for name, param in self.inplace.items():
-                if (destination or name in result.missing) and isinstance(case.values[param], torch.Tensor):
+                if (destination or name in result.missing) and case.values[param] is not None:
                     result.outputs[name] = runner.read_input(param)
             yield result
         runner.settle()

@@ -1,0 +1,157 @@
+"""Truths are asked for once, kept unchanged, and let go when they take too much memory."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pytest_flashinfer.data.model import Definition, TensorSpec
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.judge import answers as module
+from pytest_flashinfer.judge.answers import Answers, ReferenceFailed
+from pytest_flashinfer.judge.truth import OutputTruth, Truth
+from pytest_flashinfer.worker.case import Case
+from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
+
+DEFINITION = Definition(
+    "d", "op", {}, {"x": TensorSpec(("n",), "float32")}, {"y": TensorSpec(("n",), "float32")}, "def run(x): return x"
+)
+
+
+class FakeOracle:
+    """Answers with `scratch`, which the next question overwrites as the arena would be; `script` holds errors."""
+
+    asked = 0
+    built = 0
+    script: list[Exception | None] = []  # noqa: RUF012 - of each test anew
+    build_error: Exception | None = None
+
+    def __init__(self, worker, device):
+        self.worker = worker
+
+    def build(self, *arguments, **named):
+        FakeOracle.built += 1
+        if FakeOracle.build_error is not None:
+            raise FakeOracle.build_error
+
+    def ask(self, values, specs, **options):
+        FakeOracle.asked += 1
+        error = FakeOracle.script.pop(0) if FakeOracle.script else None
+        if error is not None:
+            raise error
+        return Truth({"y": OutputTruth("y", "float32", values["x"] * 2, wide=(values["x"] * 2).double())})
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    monkeypatch.setattr(module, "Oracle", FakeOracle)
+    for name, value in {"asked": 0, "built": 0, "script": [], "build_error": None}.items():
+        monkeypatch.setattr(FakeOracle, name, value)
+    worker = SimpleNamespace(alive=True, close=lambda: None)
+    pool = SimpleNamespace(device="cpu", worker=lambda handler: worker)
+    made = Answers(pool, DEFINITION, timeout=1.0)
+    yield made
+    made.close()
+
+
+def case(n=4, fill=1.0, **more):
+    values = {"x": torch.full((n,), fill)}
+    return Case(DEFINITION, {"n": n}, Recipe(0), values, {"y": (n,)}, **more)
+
+
+def test_a_truth_is_asked_for_once(answers):
+    first, again = answers.answer(case()), answers.answer(case())
+    assert first is again
+    assert FakeOracle.asked == 1
+
+
+def test_a_case_called_elsewhere_has_the_same_truth(answers):
+    assert answers.answer(case()) is answers.answer(case().elsewhere())
+    assert FakeOracle.asked == 1
+
+
+@pytest.mark.parametrize(
+    "other", [case(5), case(variant="1 fresh"), case().with_values({"x": torch.zeros(4)}, "0 same_ends")]
+)
+def test_other_inputs_have_a_truth_of_their_own(answers, other):
+    first = answers.answer(case())
+    assert answers.answer(other) is not first
+    assert torch.equal(answers.answer(other).outputs["y"].native, 2 * other.values["x"])
+    assert torch.equal(first.outputs["y"].native, torch.full((4,), 2.0))
+
+
+def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
+    """A case of n = 4 takes 16 bytes natively and 32 in the wide copy."""
+    monkeypatch.setattr(module, "KEPT_BYTES", 2 * 48)
+    one, two, three = (case(variant=name) for name in "abc")
+    for each in (one, two, one, three):  # `two` is the one unused for longest
+        answers.answer(each)
+    assert FakeOracle.asked == 3
+    answers.answer(one)
+    assert FakeOracle.asked == 3
+    answers.answer(two)
+    assert FakeOracle.asked == 4
+
+
+def test_a_truth_larger_than_the_memory_is_kept_until_the_next(answers, monkeypatch):
+    monkeypatch.setattr(module, "KEPT_BYTES", 1)
+    assert answers.answer(case()) is answers.answer(case())
+    answers.answer(case(5))
+    answers.answer(case())
+    assert FakeOracle.asked == 3
+
+
+def test_all_parts_of_a_truth_are_counted():
+    part = torch.zeros(8)
+    names = ("native", "wide", "allowance", "undecided", "probabilities", "support")
+    truth = Truth({"y": OutputTruth("y", "int64", **dict.fromkeys(names, part))})
+    assert module._size(truth) == len(names) * part.nbytes
+    assert module._size(ReferenceFailed("no")) == 0
+
+
+@pytest.mark.parametrize("error", [WorkerDied("signal SIGSEGV"), WorkerTimedOut(3.0)], ids=["dies", "hangs"])
+def test_a_reference_that_ends_is_started_anew(answers, error):
+    FakeOracle.script.append(error)
+    with pytest.raises(ReferenceFailed, match="the reference's process"):
+        answers.answer(case())
+    assert answers.answer(case(5)).outputs["y"].native is not None
+    assert FakeOracle.built == 2
+
+
+def test_a_failure_is_remembered_too(answers):
+    FakeOracle.script.append(CallFailed("reference", "ValueError: odd"))
+    for _ in range(3):
+        with pytest.raises(ReferenceFailed, match="ValueError: odd"):
+            answers.answer(case())
+    assert FakeOracle.asked == 1
+
+
+def test_a_remembered_failure_holds_no_old_frames(answers):
+    FakeOracle.script.append(CallFailed("reference", "ValueError: odd"))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(ReferenceFailed) as caught:
+            answers.answer(case())
+        depths.append(len(caught.traceback))
+    assert depths[1] == depths[2]
+
+
+def test_a_reference_that_cannot_be_loaded_says_so_about_every_case(answers):
+    FakeOracle.build_error = BuildFailed("ImportError: no module named odd")
+    for n in range(1, 4):
+        with pytest.raises(ReferenceFailed, match="ImportError: no module named odd"):
+            answers.answer(case(n))
+    assert FakeOracle.built == 1, "it is not tried again for each case"
+    assert FakeOracle.asked == 0
+
+
+def test_nothing_is_kept_after_the_end(answers):
+    answers.answer(case())
+    answers.close()
+    answers.answer(case())
+    assert FakeOracle.asked == 2
