@@ -9,17 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from pytest_flashinfer.data.model import Solution
 
 CUSTOM = ("triton", "cuda", "tilelang", "cutedsl", "cutile", "cutlass")  # languages that promise kernels of their own
 MOST = 0.5  # share of device time that library kernels may take in such a solution
+NAMED = ("triton", "cuda")  # of which every kernel is named as in the source; other compilers make up names
 _LIBRARY = re.compile(
-    r"^(void )?(at|c10|cub|thrust|cudnn|cublas\w*|flash\w*|pytorch_flash)::"
-    r"|^(nvjet|sm\d+_xmma|ampere_|hopper_|cublas)"
+    r"^(void )?(at|c10|cub|thrust|cudnn|cublas\w*|pytorch_flash)::|^_ZN(2at|3c10|3cub|6thrust|5cudnn|6cublas)"
+    r"|^(void )?\(anonymous namespace\)::softmax_warp_\w+<"  # torch's own
+    r"|^(void )?(nvjet|sm\d+_xmma|volta_|turing_|ampere_|hopper_|cublas|cudnn|gemv\w*<|gemmk1_|splitKreduce_)"
 )
+_ATTRIBUTE = re.compile(r"\b(__\w+__|alignas)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")  # __launch_bounds__(...)
 _GLOBAL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\(")
+_TEMPLATE = re.compile(r"<[^<>]*>")
 _MOVES = re.compile(r"^mem(cpy|set)\b", re.IGNORECASE)  # copies and fills: nobody's work
 
 
@@ -45,7 +50,7 @@ def share(solution: Solution, ran: Iterable[tuple[str, float]]) -> Share | None:
             totals[name] += seconds  # type: ignore[assignment]  # a Counter of seconds
     if not totals:
         return None
-    own = tuple(kernel_names(solution))
+    own = frozenset(kernel_names(solution)) if solution.language in NAMED else None
     foreign = sum(seconds for name, seconds in totals.items() if not _is_own(name, own))
     ordered = tuple((name, float(seconds)) for name, seconds in totals.most_common())
     return Share(ordered, foreign / (sum(totals.values()) or 1.0))
@@ -61,26 +66,45 @@ def objection(solution: Solution, found: Share | None) -> str | None:
 def kernel_names(solution: Solution) -> Iterator[str]:
     """Yield the names of the kernels that a solution's sources define."""
     for source in solution.sources:
-        yield from _GLOBAL.findall(source.content)
+        yield from _GLOBAL.findall(_ATTRIBUTE.sub(" ", source.content))
         if source.path.endswith(".py"):
             yield from _jitted(source.content)
 
 
 def _jitted(text: str) -> Iterator[str]:
+    """Yield functions that are decorated to become kernels, and those that are made one by a call: `triton.jit(f)`."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(each) or "kernel" in ast.unparse(each)
-                                                     for each in node.decorator_list):  # fmt: skip
+        if isinstance(node, ast.FunctionDef) and any(map(_makes_kernels, node.decorator_list)):
             yield node.name
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name) and _makes_kernels(node):
+            yield node.args[0].id
 
 
-def _is_own(name: str, own: Sequence[str]) -> bool:
-    """Whether a kernel's name holds one of the solution's, and is not that of a library that happens to hold it."""
-    head = name.partition("(")[0] if not name.startswith("(") else name
-    return not _LIBRARY.search(name) and any(re.search(rf"(?<!\w){re.escape(each)}(?!\w)", head) for each in own)
+def _makes_kernels(node: ast.expr) -> bool:
+    function = node.func if isinstance(node, ast.Call) else node
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return "jit" in name or "kernel" in name
+
+
+def _is_own(name: str, own: AbstractSet[str] | None) -> bool:
+    """Whether a kernel is one of the solution's; where their names are not known, whether it is no library's."""
+    if _LIBRARY.search(name):
+        return False
+    if own is None or _function(name) in own:
+        return True
+    return name.startswith("_Z") and any(f"{len(each)}{each}" in name for each in own)
+
+
+def _function(name: str) -> str:
+    """Return the function's own name: `void (anonymous namespace)::k<(bool)1>(float*)` is `k`."""
+    plain, before = name.replace("(anonymous namespace)", ""), ""
+    while plain != before:
+        plain, before = _TEMPLATE.sub("", plain), plain
+    return re.split(r"::|\s", plain.partition("(")[0])[-1]
 
 
 def _short(name: str) -> str:
