@@ -124,7 +124,7 @@ def compare(
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
-    return Compare(fib_session.tolerance(definition, named, tolerance), Record(request.node), check)
+    return Compare(fib_session.tolerance(definition, named, tolerance), Record(request.node), check, fib_session.probed)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from functools import cached_property
 from importlib import metadata
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -45,6 +45,7 @@ class FibSession:
         self.catalogue = Catalogue(settings, self.scope)
         self._explicit_tolerances()  # a spelling that cannot be read ends the run before it starts
         self._pool: Pool | None = None
+        self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
         self._latencies: dict[tuple[Path, str], float | None] = {}
 
     def tolerance(self, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.layout import Layout, Slot, Zone
 
 IMAGE_LIMIT = 1 << 26  # bytes; image, mask and difference take three times as much again
+_NOISE = 1 << 20  # bytes after which guard bytes repeat: drawing them costs more than anything else here
 _CHUNK = 1 << 28  # bytes compared in one operation
 
 
@@ -159,7 +160,9 @@ def _patterns(layout: Layout, rng: random.Random) -> dict[str, int]:
 
 def _noise(nbytes: int, device: torch.device, rng: random.Random) -> torch.Tensor:
     generator = torch.Generator(device=device).manual_seed(rng.getrandbits(62))
-    return torch.randint(0, 256, (nbytes,), dtype=torch.uint8, device=device, generator=generator)
+    size = min(nbytes, _NOISE)
+    block = torch.randint(0, 256, (size,), dtype=torch.uint8, device=device, generator=generator)
+    return block if size == nbytes else block.repeat(-(-nbytes // size))[:nbytes]
 
 
 def _apply_poison(layout: Layout, base: torch.Tensor, patterns: Mapping[str, int]) -> None:
