@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,9 @@ _INTEGERS = ("int64", "int32", "int16", "int8", "int4", "uint8", "uint16", "uint
 
 
 def axes_are_given(definition: Definition, workload: Workload) -> Iterator[Finding]:
-    """Demand a size for every variable axis, and none that contradicts a constant."""
+    """Demand a size for every variable axis but those that the result decides, and none against a constant."""
     for name in definition.var_axes:
-        if name not in workload.axes:
+        if name not in workload.axes and not _only_in_outputs(definition, name):
             yield _AXES, f"missing axis {name}: give its size", "fault"
     for name, size in workload.axes.items():
         axis = definition.axes.get(name)
@@ -34,6 +35,14 @@ def axes_are_given(definition: Definition, workload: Workload) -> Iterator[Findi
             yield (*_AXES, name), f"unknown axis {name!r}{near(name, list(definition.axes))}", "fault"
         elif axis.kind == "const" and axis.value not in (None, size):
             yield (*_AXES, name), f"axis {name!r} is the constant {axis.value}, not {size}", "fault"
+
+
+def _only_in_outputs(definition: Definition, name: str) -> bool:
+    """Whether an axis is in the shape of an output, and nothing else that is known before the call mentions it."""
+    texts = [*definition.constraints, *(axis.expression or "" for axis in definition.axes.values())]
+    named = [size for tensor in definition.inputs.values() for size in tensor.shape or ()]
+    made = [size for tensor in definition.outputs.values() for size in tensor.shape or ()]
+    return name in made and name not in named and not any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts)
 
 
 def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Finding]:

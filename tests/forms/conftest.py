@@ -31,7 +31,7 @@ class Forms:
         self.repository.solve(name, dedent(source), of=of, destination=destination)
 
     def run(self, *options):
-        return self.repository.run("--fib-scope=full", *options)
+        return self.repository.run("--fib-scope=full", *options, apart=True, timeout=300)
 
 
 @pytest.fixture(scope="session")
