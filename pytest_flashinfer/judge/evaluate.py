@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .lift import Plan
 
-_RUNS_COARSE, _RUNS_FINE, _RUNS_NARROW = 4, 3, 1
+_RUNS_COARSE, _RUNS_FINE, _RUNS_DECIDED, _RUNS_NARROW = 4, 3, 3, 1
 
 
 def evaluate(  # noqa: PLR0913 - all but three have defaults
@@ -99,6 +99,7 @@ def _runs(run: Reference, plan: Plan, operands: Operands, seconds: float | None,
     """Decide how many noise runs the bound needs, and how many the time allows (one takes about two lifted runs)."""
     fine = any(canonical(spec.dtype) in ("float32", "float64") for spec in run.outputs.values())
     wanted = _RUNS_COARSE if plan.low is not None and operands == "working" else _RUNS_FINE if fine else _RUNS_NARROW
+    wanted = max(wanted, _RUNS_DECIDED if plan.decides else 0)
     if seconds is None:
         return wanted
     return max(0, min(wanted, int((seconds - lifted) / (2 * lifted + 1e-9))))

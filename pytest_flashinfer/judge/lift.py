@@ -49,7 +49,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         if op.name == "_to_copy" and asked is not None and not asked.is_floating_point and floats:
             step.kind = Kind.ROUND
         self._lower(op, step, args)
-        step.fuzzy = not all(arg.clean for arg in floats)
+        step.fuzzy = not all(arg.settled for arg in floats)
         if op.name in ("logsumexp", "sum") and floats and not floats[0].origin:
             step.sums = op.name == "logsumexp" or floats[0].exponential
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
@@ -96,15 +96,16 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             exact = representable(tensor, torch.float32)
         step.noisy = not exact
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
-        clean = exact and (step.kind is not Kind.MOVE or all(arg.clean for arg in floats))
+        clean = exact and all(arg.clean for arg in floats)
+        integral = not clean and (step.kind is Kind.ROUND or exact) and whole(tensor)
         if written and isinstance(tensor, Lifted):
-            tensor.origin, tensor.clean, tensor.exponential = False, clean, False
+            tensor.origin, tensor.clean, tensor.exponential, tensor.integral = False, clean, False, integral
             return tensor
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
         if step.declared is None or (not floats and step.declared is None):
             step.declared = _true_dtype(tensor) if _true_dtype(tensor) is not self.wide else torch.float32
         lifted = tag(tensor.to(self.wide), step.declared, origin=origin, clean=clean)
-        lifted.exponential = step.name in ("exp", "exp2")
+        lifted.exponential, lifted.integral = step.name in ("exp", "exp2"), integral
         return lifted
 
 

@@ -27,6 +27,12 @@ class Lifted(torch.Tensor):
     origin: bool
     clean: bool
     exponential: bool = False  # comes right from exp or exp2
+    integral: bool = False  # integers, whatever rounding made them: arithmetic on them is exact
+
+    @property
+    def settled(self) -> bool:
+        """Whether no uncertain fraction is left in the values."""
+        return self.clean or self.integral
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import roundoff
 from .floats import is_narrow
 from .lifted import Lifted, flatten, replace, short, tag
-from .ops import Kind, Op, describe, magnitude
+from .ops import Kind, Op, describe
 from .wide import Step, WideMode
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .dice import Dice
     from .lift import Plan
 
-_FLIP = 2.0**-20  # values this close to a rounding boundary (relative) may fall on either side of it
+_FLIP = 2.0**-19  # values this close to a rounding boundary (relative) may fall on either side of it
 _HELD = 0.75  # few elements depend on such sums: five sigmas of a true rounding are enough
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot")
 _SHIFTED = ("_softmax", "_log_softmax", "logsumexp")
@@ -81,19 +81,24 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         self._lower(func, op, step, args)
         if step.sums and self.plan.low and self.operands:
             self._sum_of_held(op, step, args, self.plan.low)
-        if not step.noisy or not self.unit:
-            return step
-        if step.kind is Kind.ROUND:
-            self._each(op, args, _FLIP)
-        elif op.name in _SHIFTED:
+        if step.noisy and step.kind is Kind.ROUND:
+            for place, arg in enumerate(args):
+                if isinstance(arg, Lifted):
+                    replace(op, args, place, self._pushed(arg))
+        elif step.noisy and self.unit:
+            self._unsettle(func, op, step, args)
+        return step
+
+    def _unsettle(self, func: Any, op: Op, step: Step, args: list[Any]) -> None:
+        """Disturb arguments by what a kernel's own arithmetic does to them, and size the error of a sum."""
+        if op.name in _SHIFTED:
             self._shift(op, args)
         elif step.kind in (Kind.SMOOTH, Kind.LOGSUM):
             self._each(op, args, self.unit)
         elif step.kind is Kind.ELEMENT:
             args[:] = [arg if short(arg) else arg * (1 + self.unit * self.dice.number()) for arg in args]
         elif step.kind in (Kind.CONTRACT, Kind.SUM):
-            self._sums = _uncertainty(func, step, args)
-        return step
+            self._sums = roundoff.uncertainty(func, step, args)
 
     def _lower(self, func: Any, op: Op, step: Step, args: list[Any]) -> None:
         """Disturb arguments that may be held in 16 bits; in every other run, the product by what that amounts to.
@@ -101,7 +106,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         The first keeps errors that have a common cause together, the second misses no element by chance.
         """
         if self.number % 2 and self.operands and step.name in _PRODUCTS and not any(is_narrow(d) for _, d in step.low):
-            self._held = _held_error(func, step, args) if step.low else None
+            self._held = roundoff.held_error(func, step, args) if step.low else None
             return
         for place, dtype in step.low:
             if place < len(args) and isinstance(args[place], Lifted):
@@ -120,16 +125,22 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             if isinstance(arg, Lifted):
                 replace(op, args, place, arg * self.dice.factor(arg, unit))
 
+    def _pushed(self, arg: torch.Tensor) -> torch.Tensor:
+        """Push values across near boundaries of rounding: all outwards, all inwards, then at random."""
+        if self.number < 2:  # noqa: PLR2004 - one run for each direction
+            return arg * (1 + _FLIP if self.number == 0 else 1 - _FLIP)
+        return arg * self.dice.factor(arg, _FLIP)
+
     def _shift(self, op: Op, args: list[Any]) -> None:
         """Disturb exponents by the size of the largest: kernels subtract it, or multiply by log2(e), and round."""
         arg, axis = args[0].as_subclass(torch.Tensor), args[1]
         if arg.numel() and arg.ndim:
-            top = _top(arg, axis).expand(arg.shape)
+            top = roundoff.top(arg, axis).expand(arg.shape)
             replace(op, args, 0, torch.addcmul(arg, top, self.dice.draw(arg), value=self.unit))
 
     def _lowered(self, arg: Lifted, dtype: torch.dtype) -> torch.Tensor:
         if is_narrow(dtype):
-            near = arg if arg.clean else arg * self.dice.factor(arg, _FLIP)
+            near = arg if arg.clean else self._pushed(arg)
             return near.as_subclass(torch.Tensor).to(dtype).to(self.wide)
         if self.operands:
             return arg * self.dice.rounding(arg, torch.finfo(dtype).eps / 4)
@@ -150,8 +161,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
 
     def _disturb(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
         """Add an operation's error to its result."""
-        length = _length(step, args, plain)
-        growth = _growth(length)
+        length = roundoff.length(step, args, plain)
+        growth = roundoff.growth(length)
         size = self._sums
         if size is not None:
             size = size + plain.abs() * growth
@@ -163,8 +174,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         elif step.kind in (Kind.ELEMENT, Kind.SMOOTH):
             plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
             if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
-                top = _top(args[0], args[1])
-                size = 0.25 * top + _growth(plain.shape[args[1]])
+                top = roundoff.top(args[0], args[1])
+                size = 0.25 * top + roundoff.growth(plain.shape[args[1]])
                 plain.mul_(self.dice.draw(top).mul_(size).mul_(self.unit).add_(1))
 
     def _sum_of_held(self, op: Op, step: Step, args: list[Any], dtype: torch.dtype) -> None:
@@ -187,57 +198,3 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
 
 def _first(args: list[Any]) -> torch.dtype | None:
     return next((arg.declared for arg in flatten(args) if isinstance(arg, Lifted)), None)
-
-
-def _growth(length: int) -> float:
-    """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
-
-    Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length
-    itself up to what one thread adds.
-    """
-    return math.sqrt(length) / 16 + min(length, 1024) / 64
-
-
-def _top(arg: torch.Tensor, axis: Any) -> torch.Tensor:
-    """Return the largest finite magnitude along an axis, which is kept."""
-    plain = arg.as_subclass(torch.Tensor)
-    return torch.nan_to_num(plain, nan=0.0, posinf=0.0, neginf=0.0).abs().amax(dim=axis, keepdim=True)
-
-
-def _length(step: Step, args: list[Any], result: torch.Tensor) -> int:
-    """Return how many terms one element of the result sums up."""
-    if step.name == "_log_softmax":
-        return int(result.shape[args[1]]) if result.ndim else 1
-    first = next((arg for arg in flatten(args) if isinstance(arg, Lifted)), None)
-    if first is None or step.kind is Kind.ELEMENT:
-        return 1
-    if step.kind is Kind.CONTRACT:
-        matrices = [arg for arg in args if isinstance(arg, Lifted)][-2:]
-        return matrices[0].shape[-1] if matrices[0].ndim else 1
-    return max(1, first.numel() // result.numel())
-
-
-def _held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
-    """Return the rms error of a product whose operands in `step.low` are held in 16 bits."""
-    squares = [arg.as_subclass(torch.Tensor).square() if isinstance(arg, Lifted) else arg for arg in args]
-    if step.name.startswith(("add", "badd")):
-        squares[0] = torch.zeros_like(squares[0])
-    unit = sum((torch.finfo(dtype).eps / 4) ** 2 for _, dtype in step.low)
-    error: torch.Tensor = func(*squares)
-    return error.mul_(unit).sqrt_()
-
-
-def _uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
-    """Return the size of the error, in units of one rounding, of a sum or a sum of products.
-
-    The sum of the magnitudes covers most orders of float32 additions. Tensor cores cut instead of rounding, once for
-    every 16 products, which adds up over long sums: for them a term grows with the length (half of that drift).
-    """
-    sums = magnitude(func, args)
-    if step.kind is Kind.CONTRACT and step.name in ("mm", "bmm", "addmm", "baddbmm"):
-        left, right = (arg.as_subclass(torch.Tensor) for arg in args[-2:])
-        length = left.shape[-1]
-        if length >= 512 and all(arg.declared in (torch.float16, torch.bfloat16) for arg in args[-2:]):  # noqa: PLR2004
-            partial = left.norm(dim=-1, keepdim=True) * right.norm(dim=-2, keepdim=True) / math.sqrt(length)
-            sums = sums + partial * (length / 128)
-    return sums

@@ -94,10 +94,13 @@ class Spread:
             self.squares[name] = self.squares[name] + square if name in self.squares else square
 
     def unsure_rows(self) -> dict[int, torch.Tensor]:
-        """Return, per length of the leading axis, the rows in which some integer output is a matter of rounding."""
+        """Return, per length of the leading axis, the rows in which the order of values is a matter of rounding.
+
+        Where the reference orders nothing, an integer is undecided by itself, as a quantised value is.
+        """
         found: dict[int, torch.Tensor] = {}
         for mask in self.unsure.values():
-            if mask.ndim:
+            if mask.ndim and self.plan.selects:
                 row = mask.reshape(mask.shape[0], -1).any(dim=1)
                 found[mask.shape[0]] = found[mask.shape[0]] | row if mask.shape[0] in found else row
         return found
@@ -115,6 +118,9 @@ class Spread:
             undecided = rows_here.reshape(-1, *[1] * (wide.ndim - 1)).expand(wide.shape)
         notes = [f"{int(rows_here.sum())} rows undecided: near-ties"] if rows_here is not None else []
         if not is_float(spec.dtype):
+            if not self.plan.selects and bool(self.unsure[name].any()):
+                undecided = self.unsure[name]
+                notes = [f"{int(undecided.sum())} elements undecided: at a boundary of rounding"]
             return OutputTruth(name, spec.dtype, native, undecided=undecided, exact=True, notes=tuple(notes))
         return self._judge_float(name, spec.dtype, native, wide.to(torch.float64), undecided, notes)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 SAMPLED = "sampled"  # how an output that is drawn at random is known
+_MOST = 0.5
 _FAR = 4.0  # a reference this many bounds away from its float64 run does not say what is right
 
 
@@ -90,6 +91,8 @@ def inadmissible(truth: Truth) -> str | None:
         if output.widened > _FAR:
             return f"{output.name}: the reference is {output.widened:.3g} times the bound away from its float64 run"
         native = output.native
+        if output.undecided is not None and output.undecided.numel() and float(output.undecided.float().mean()) > _MOST:
+            return f"{output.name}: most of it is a matter of rounding"
         if native is not None and native.is_floating_point() and not truth.nan_inputs and native.dtype.itemsize > 1:
             lost = native.isnan() | (native == math.inf)
             if output.wide is not None:
