@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 HEAD = ("solution", "author", "passed", "latency", "speedup (min..max)", "roofline", "bound", "failures")
 DROPPED_WHEN_NARROW = ("roofline", "author", "bound")
+_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+_LONG = 1000.0  # seconds, above which three digits would need an exponent
 
 
 def lines(tables: Mapping[str, Sequence[Standing]], width: int) -> Iterator[tuple[str, bool]]:
@@ -53,7 +55,7 @@ def duration(seconds: float | None) -> str:
     """Return a time with three digits and its unit."""
     if seconds is None:
         return "-"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+    rounded = float(f"{seconds:.3g}")  # 999.7 us is 1 ms
+    unit, scale = next((pair for pair in _UNITS if rounded >= pair[1]), _UNITS[-1])
+    digits = ".3g" if rounded < _LONG else ".0f"
+    return f"{rounded / scale:{digits}} {unit}"
