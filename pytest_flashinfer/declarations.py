@@ -129,8 +129,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "tolerance",
         "linelist",
-        "'rtol=1e-3 atol=1e-2', optionally after op_type=..., definition=... or output=...:"
-        " replaces the computed bound",
+        "'rtol=1e-3 atol=1e-2' in place of the computed bound; after 'NAME:' for an op_type or a definition (patterns"
+        " allowed), as 'OUTPUT:rtol=1e-3' for one output",
         repeat=True,
         metavar="TEXT",
     ),
@@ -187,7 +187,11 @@ DECLARATIONS: tuple[Declaration, ...] = (
         flag=True,
     ),
     Declaration(
-        "results", "string", "file for one benchmark result per solution and definition, at the end", None, metavar="FILE"
+        "results",
+        "string",
+        "file for one benchmark result per solution and definition, at the end",
+        None,
+        metavar="FILE",
     ),
     Declaration(
         "calls",

@@ -34,7 +34,7 @@ def test_success_compile_failure_and_wrong_answer(repository):
     assert good["max_diff"] >= 0
     assert good["workloads"] == 2
     assert broken["compiled"] is False
-    assert "run" in broken["compile_error"]
+    assert "'(' was never closed" in broken["compile_error"]
     assert not {"time", "speedup", "max_diff"} & broken.keys()
     assert wrong["compiled"] is True
     assert wrong["status"] == "INCORRECT_NUMERICAL"
