@@ -9,6 +9,7 @@ from .floats import FLUSH, canonical, roundoff, spacing
 SIGMAS = 6.0  # honest errors are sums of many roundings: one in 10^9 exceeds this
 FLOAT32_UNIT = 16 / SIGMAS * 2.0**-24  # noise of one float32 operation: 16 roundings at the bound
 FLOAT64_UNIT = 16 / SIGMAS * 2.0**-53
+_TINY = 1e-300
 _HALF_ULP = 0.5 * (1 + 2.0**-5)  # one rounding to nearest, and a little for approximated functions
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
 
@@ -20,43 +21,40 @@ def rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1, tensor.shape[-1])
 
 
-def smooth(squares: torch.Tensor, runs: int, weight: float) -> torch.Tensor:
-    """Steady a variance estimated from few runs: mix in `weight` runs' worth of the neighbourhood's mean.
+def smooth(squares: torch.Tensor, runs: int, weight: torch.Tensor) -> torch.Tensor:
+    """Steady variances [rows, columns] estimated from few runs: mix in `weight` runs' worth of the neighbours' mean.
 
-    The neighbourhood is the row; where there are many rows, row times column, so that one loud channel does not lend
-    its noise to the quiet ones.
+    `weight` is [rows, 1]. The neighbourhood is the row; where there are many rows, row times column, each row counting
+    the same, so that one loud channel does not lend its noise to the quiet ones.
     """
-    table = rows(squares)
-    if not table.numel():
-        return squares
-    pooled = table.mean(dim=1, keepdim=True)
-    if table.shape[0] >= 8:  # noqa: PLR2004 - below, a column holds too few samples
-        pooled = pooled * (table.mean(dim=0, keepdim=True) / table.mean().clamp_min(1e-300))
-    return ((table * runs + pooled * weight) / (runs + weight)).reshape(squares.shape)
+    pooled = squares.mean(dim=1, keepdim=True)
+    if squares.shape[0] >= 8:  # noqa: PLR2004 - below, a column holds too few samples
+        column = (squares / pooled.clamp_min(_TINY)).mean(dim=0, keepdim=True)
+        pooled = pooled * (column / column.mean().clamp_min(_TINY))
+    return (squares * runs + pooled * weight) / (runs + weight)
 
 
-def relative(squares: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return the variance that each element would have if all of a row had the row's usual relative error.
+def least(squares: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+    """Return the variance [rows, columns] that float32 arithmetic has at the least, `sizes` being the squared values.
 
-    Few runs find, for one element in a thousand, no error at all by chance; its neighbours know better.
+    Few runs find, for one element in a thousand, no error at all by chance; its neighbours know better: their usual
+    relative error is meant to be its own. What no run changes is exact.
     """
-    size = rows(values.square())
-    if not size.numel():
-        return squares
-    ratio = rows(squares) / size.clamp_min(1e-300)
-    return (size * ratio.median(dim=1, keepdim=True).values).reshape(squares.shape)
+    usual = (squares / sizes.clamp_min(_TINY)).median(dim=1, keepdim=True).values
+    return torch.where(squares > 0, sizes * usual.clamp_min(FLOAT32_UNIT**2), 0.0)
 
 
 def allowance(wide: torch.Tensor, squares: torch.Tensor, runs: int, dtype: str) -> torch.Tensor:
     """Return the tolerated absolute error (float64, shape of `wide`) from the mean square of the noise over `runs`."""
     size = torch.nan_to_num(wide, nan=0.0, posinf=0.0, neginf=0.0)
-    coarse = rows(squares).mean() > (_COARSE**2) * rows(size.square()).mean() if size.numel() else torch.tensor(False)  # noqa: FBT003
-    if bool(coarse):
-        noise = torch.maximum(smooth(squares, runs, 8.0), squares).sqrt()
-    else:
-        least = torch.where(squares > 0, (size * FLOAT32_UNIT).square(), 0.0) if dtype != "float64" else squares
-        noise = torch.maximum(torch.maximum(smooth(squares, runs, 0.5), relative(squares, size)), least).sqrt()
-    return _HALF_ULP * spacing(size, dtype) + FLUSH + SIGMAS * noise
+    limit = _HALF_ULP * spacing(size, dtype) + FLUSH
+    if not size.numel():
+        return limit
+    noise, sizes = rows(squares), rows(size.square())
+    coarse = noise.mean(dim=1, keepdim=True) > _COARSE**2 * sizes.mean(dim=1, keepdim=True)
+    found = smooth(noise, runs, torch.where(coarse, 8.0, 0.5))
+    floor = noise if canonical(dtype) == "float64" else torch.where(coarse, noise, least(noise, sizes))
+    return limit + SIGMAS * torch.maximum(found, floor).sqrt().reshape(size.shape)
 
 
 def table(native: torch.Tensor, dtype: str) -> torch.Tensor:
