@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_flashinfer import scope
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
@@ -97,10 +98,13 @@ def cases(
     """Turn workloads and drawn sizes into cases with concrete inputs."""
     from pytest_flashinfer.making import Cases
 
+    too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
+    if too_large is not None:
+        pytest.skip(too_large)
     own = getattr(inputs, "own", None)
     default = inputs if own is not None else _default_inputs(definition, definition_file, fib_session, reference)
     kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
-    return Cases(definition, inputs, default, fib_session.options.seed, kinds, reference)
+    return Cases(definition, inputs, default, fib_session.options.seed, kinds, reference, fib_session.kept)
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,13 +53,34 @@ class DefaultInputs:
         )
 
 
+class Kept:
+    """The latest inputs that were made, up to `limit` bytes: the next solution is called with the same ones."""
+
+    def __init__(self, limit: int = 1 << 28) -> None:
+        self.limit = limit
+        self._values: OrderedDict[Hashable, Mapping[str, Any]] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return what is kept under `key`, made if need be. Nobody may write to the tensors."""
+        if key not in self._values:
+            self._values[key] = make()
+        self._values.move_to_end(key)
+        while len(self._values) > 1 and sum(map(_bytes, self._values.values())) > self.limit:
+            self._values.popitem(last=False)
+        return self._values[key]
+
+
+def _bytes(values: Mapping[str, Any]) -> int:
+    return sum(value.nbytes for value in values.values() if isinstance(value, torch.Tensor))
+
+
 @dataclass(frozen=True)
 class Cases:
     """Makes the cases of one definition. All inputs follow from `seed`, the run's own.
 
     `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
     `kinds` says how contents vary; each costs a run of the oracle, once for all solutions. `reference` is asked for
-    the shapes that no size decides.
+    the shapes that no size decides. `kept` holds inputs for the next solution.
     """
 
     definition: Definition
@@ -67,6 +89,7 @@ class Cases:
     seed: int
     kinds: tuple[str, ...]
     reference: Answers | None = None
+    kept: Kept = field(default_factory=Kept)
 
     def first(self, workload: Workload) -> Case:
         """Return the first case of a listed workload. Raises the errors of inputs/errors.py."""
@@ -103,7 +126,7 @@ class Cases:
     def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
         waiting = [name for name in open_constants(self.definition) if name not in axes]
         try:
-            values = self.inputs(axes, recipe, workload)
+            values = self._once(workload, recipe, "first", lambda: self.inputs(axes, recipe, workload))
             if waiting or self._made:
                 axes = solve_axes(self.definition, {**axes, **shown(self.definition, _shapes(values))})
         except Unsatisfiable as error:
@@ -111,6 +134,14 @@ class Cases:
                 raise Unbound(f"axis `{waiting[0]}` is a constant without a value: {error}") from error
             raise
         return self._shaped(Case(self.definition, axes, recipe, values, {}, workload=workload))
+
+    def _once(
+        self, workload: Workload | None, recipe: Recipe, name: str, make: Callable[[], Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """Make the inputs of a listed workload once for all solutions, where no override may want to make others."""
+        if workload is None or self.inputs != self.default:
+            return make()
+        return self.kept.get((self.definition.name, workload.uuid, str(recipe.to_json()), name), make)
 
     def _shaped(self, case: Case) -> Case:
         """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""
@@ -151,7 +182,12 @@ class Cases:
         keep = own | self._made
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         generator = torch.Generator(device).manual_seed(self._derive(f"{case.recipe.seed} {name}"))
-        values = {**variant(case.values, self.definition, kind, generator, keep=keep), **self._made_again(case, name)}
+
+        def make() -> Mapping[str, Any]:
+            drawn = variant(case.values, self.definition, kind, generator, keep=keep)
+            return {**drawn, **self._made_again(case, name)}
+
+        values = self._once(case.workload, case.recipe, name, make)
         return self._shaped(case.with_values(values, name))
 
     def _made_again(self, case: Case, name: str) -> dict[str, Any]:

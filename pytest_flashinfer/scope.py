@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 CHOSEN = 2
 CANDIDATES = 6
 GROWTH = 32  # a chosen workload has at most this many times the elements of the smallest one
+LARGEST = 1 << 25  # elements of a definition at its smallest sizes
 ELEMENTS = 1 << 26  # of the chosen workloads together; the smallest one is taken whatever its size
 
 
@@ -23,6 +24,14 @@ def elements(definition: Definition, axes: Mapping[str, int]) -> int:
     for spec in (*definition.inputs.values(), *definition.outputs.values()):
         total += math.prod(int(axis) if axis.isdigit() else sizes.get(axis, 1) for axis in spec.shape or ())
     return total
+
+
+def too_large(definition: Definition) -> str | None:
+    """Return why no workload of a definition is small enough for the smoke scope, or `None`."""
+    least = elements(definition, dict.fromkeys(definition.var_axes, 1))
+    if least <= LARGEST:
+        return None
+    return f"at least {least >> 20} million elements, too many for the smoke scope; --fib-scope=full runs it"
 
 
 def smoke(definition: Definition, workloads: Sequence[Workload]) -> list[Workload]:

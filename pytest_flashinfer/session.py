@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judge.tolerance import Tolerance
+    from pytest_flashinfer.making import Kept
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
 
@@ -69,6 +70,13 @@ class FibSession:
             )
         except ToleranceError as error:
             raise pytest.UsageError(str(error)) from error
+
+    @cached_property
+    def kept(self) -> Kept:
+        """The inputs of listed workloads, made once for all solutions."""
+        from pytest_flashinfer.making import Kept
+
+        return Kept()
 
     @property
     def pool(self) -> Pool:
