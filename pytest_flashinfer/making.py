@@ -138,8 +138,8 @@ class Cases:
     def _once(
         self, workload: Workload | None, recipe: Recipe, name: str, make: Callable[[], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """Make the inputs of a listed workload once for all solutions, where no override may want to make others."""
-        if workload is None or self.inputs != self.default:
+        """Make the inputs of a listed workload once for all solutions, unless others than this package make them."""
+        if workload is None or self.inputs != self.default or getattr(self.default, "own", None) is not None:
             return make()
         return self.kept.get((self.definition.name, workload.uuid, str(recipe.to_json()), name), make)
 

@@ -33,9 +33,9 @@ class Span:
     event_seconds: float | None = None
     wall_seconds: float | None = None
     kernels: tuple[str, ...] = ()
-    kernel_seconds: tuple[float, ...] = ()
     late: bool = False
     source: Source = "wall"
+    kernel_seconds: tuple[float, ...] = ()
 
 
 class Clock(Protocol):

@@ -96,7 +96,7 @@ class DeviceClock:
         common = (taken.host_seconds, taken.event_seconds, taken.wall_seconds)
         if activity is None:
             return Span(max(taken.event_seconds - self._card.null_seconds, 0.0), *common, source="events")
-        return Span(activity.seconds, *common, activity.kernels, activity.kernel_seconds, activity.late, "cupti")
+        return Span(activity.seconds, *common, activity.kernels, activity.late, "cupti", activity.kernel_seconds)
 
     def _arm(self) -> None:
         # Afresh for each batch: a solution that profiles itself leaves CUPTI without our callbacks.

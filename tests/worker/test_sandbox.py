@@ -251,4 +251,9 @@ def test_the_card_of_the_judge_is_the_only_one_of_the_worker(environ, device, vi
 
 
 def test_triton_interprets_on_the_cpu():
-    assert visible_device({}, "cpu") == {"TRITON_INTERPRET": "1"}
+    assert visible_device({}, "cpu")["TRITON_INTERPRET"] == "1"
+
+
+def test_idle_threads_leave_the_core_to_the_judge_unless_told_otherwise():
+    assert visible_device({}, "cpu")["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert visible_device({"OMP_WAIT_POLICY": "ACTIVE"}, "cpu")["OMP_WAIT_POLICY"] == "ACTIVE"
