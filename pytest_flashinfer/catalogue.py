@@ -105,6 +105,10 @@ class Catalogue:
         """Return all that is wrong or odd with a definition's file, its workloads and its solutions."""
         return self.dataset.problems(path)
 
+    def notes(self, path: Path) -> list[str]:
+        """Return what was changed in reading a definition's file, a line for each."""
+        return [f"{path}: {note}" for note in self.dataset.load(path).notes]
+
     def data_root(self, path: Path) -> Path | None:
         """Return the folder below which the stored tensors of a definition's workloads lie."""
         lines = self.dataset.workloads(path)

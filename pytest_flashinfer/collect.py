@@ -11,6 +11,7 @@ import pytest
 
 from pytest_flashinfer import checks
 from pytest_flashinfer.options import replay
+from pytest_flashinfer.report import notes as notes_of
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class DefinitionFile(pytest.Module):
             yield item
 
     def raise_faults(self) -> None:
-        """Raise SchemaFailed with every fault of the file; warnings and notes become pytest warnings."""
+        """Raise SchemaFailed with every fault of the file; warnings become pytest warnings."""
         problems = self.config.stash[SESSION].catalogue.problems(self.path)
         faults = [str(fault) for fault in problems if fault.kind == "fault"]
         for problem in problems:
@@ -88,6 +89,9 @@ class KernelItem(pytest.Function):
         file = self.getparent(DefinitionFile)
         assert file is not None
         params = self.callspec.params if hasattr(self, "callspec") else {}
+        if self.originalname == "test_schema":
+            notes = self.config.stash[SESSION].catalogue.notes(file.path)
+            self.user_properties += [(notes_of.PROPERTY, note) for note in notes]
         if "solution" in params and file.definition is not None:
             key = str(params["solution"])
             author = file.solutions[key].solution.author

@@ -119,8 +119,9 @@ class FlashInferPlugin:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print one table per definition."""
-        from pytest_flashinfer.report import terminal
+        from pytest_flashinfer.report import notes, terminal
 
+        notes.summary(terminalreporter)
         terminal.summary(terminalreporter)
 
     def pytest_unconfigure(self) -> None:

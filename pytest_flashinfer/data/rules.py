@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
+from pytest_flashinfer.data.losses import nothing_is_lost
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
 from pytest_flashinfer.data.sizes import SizeError, resolve
 
@@ -130,6 +131,7 @@ RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     *REFERENCE_RULES,
     constraints_are_true_of_constants,
     axes_are_used,
+    nothing_is_lost,
 )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.constraints import ConstraintError, evaluate_integer
 from pytest_flashinfer.data.dialects.entry import strip_wrapper
+from pytest_flashinfer.data.dialects.ragged import unroll
 from pytest_flashinfer.data.dtypes import ALIASES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def settle(draft: Draft) -> None:
         del draft.raw["entry"]
     if reference is not None:
         draft.raw["reference"] = strip_wrapper(reference, draft.entry)
+    unroll(draft)
 
 
 def _old_type(draft: Draft) -> None:
