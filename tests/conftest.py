@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from typing import TYPE_CHECKING
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 pytest_plugins = ["pytester"]
 

@@ -59,7 +59,7 @@ class Answers:
         self.pool = pool
         self.definition = definition
         self.timeout = timeout
-        self.options = {"operands": operands, "budget": budget}
+        self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self._oracle: Oracle | None = None
         self._broken: BuildFailed | None = None
         self._kept: OrderedDict[tuple[Any, ...], Truth | ReferenceFailed] = OrderedDict()
