@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def unroll(draft: Draft) -> None:
     """Give every ragged axis the input that its reference asks for."""
-    for (_, name), axis in list(draft.objects("axes")):
-        parent = axis.get("parent")
+    for (_, key), axis in list(draft.objects("axes")):
+        name, parent = str(key), axis.get("parent")
         if not isinstance(parent, str) or axis.get("type") != "var" or not isinstance(draft.raw.get("inputs"), dict):
             continue
         asked = _parameters(draft)
