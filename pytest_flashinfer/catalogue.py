@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,8 +41,12 @@ class Catalogue:
         self._solutions: dict[str, dict[str, Entry]] = {}
 
     def is_definition(self, path: Path) -> bool:
-        """Whether a file lies in a definition folder or is a definition file of its own."""
-        return any(path == place or place in path.parents for place in self.options.definitions)
+        """Whether a file is one of the definitions: in a folder of them, or named itself."""
+        return path in self._files
+
+    @cached_property
+    def _files(self) -> frozenset[Path]:
+        return frozenset(self.dataset.definition_files())
 
     def definition(self, path: Path) -> Definition | None:
         """Return the definition in a file, or `None` where the file is broken."""

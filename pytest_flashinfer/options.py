@@ -97,7 +97,7 @@ def _given(config: pytest.Config, option: Declaration) -> Any:
 def _ini(config: pytest.Config, option: Declaration) -> Any:
     try:
         value = config.getini(option.key)
-    except ValueError as error:  # pytest's own, for a bool
+    except (ValueError, pytest.UsageError) as error:  # pytest's own, for a bool
         raise pytest.UsageError(f"ini key {option.key}: {error}: write true or false") from error
     return None if value in ("", []) else value  # what an unset key gives differs between pytest versions
 

@@ -73,6 +73,7 @@ class SizeSearch:
         options = session.options
         self.item = item
         self.listed = [workload.axes for workload in listed]
+        self.stated = definition
         self.definition = pinned(definition, self.listed)
         self.options = options
         self.layouts: tuple[Layout, ...] = ("contiguous",)
@@ -134,14 +135,14 @@ class SizeSearch:
             self.options.seconds,
             seed=self.options.seed if forced is None else None,
             database=hypothesis.settings.default.database if hypothesis.settings.default else None,
-            key=database_key(self.item.nodeid),
+            key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
         )
 
     def _explained(self, found: Outcome) -> Failed:
         failed, drawn = found.failure, found.smallest
         assert isinstance(failed, Failed)
         assert drawn is not None
-        line = workload_line(self.definition, *drawn, failed.case.values if failed.case else {})
+        line = workload_line(self.stated, *drawn, failed.case.values if failed.case else {})
         failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
         if self.options.save_failures:
             failed.hint += f"\n  {self._save(line)}"
@@ -163,7 +164,7 @@ class SizeSearch:
 
 def workload_line(definition: Definition, axes: Mapping[str, int], recipe: Recipe, values: Mapping[str, Any]) -> str:
     """Return the line that replays a drawn case: its recipe makes the same inputs again."""
-    sizes = {name: size for name, size in axes.items() if name not in definition.const_axes}
+    sizes = {name: size for name, size in axes.items() if name in definition.axes.keys() - definition.const_axes.keys()}
     record = recipe.to_json()
     name = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([definition.name, sizes, record], sort_keys=True))
     inputs = {key: _descriptor(values.get(key)) for key in definition.inputs if key not in recipe.absent}

@@ -184,4 +184,6 @@ def _version(distribution: str) -> str:
 
 
 def _worker_number() -> int:
-    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    """Return the number of this process among those of pytest-xdist; names that the user gave them have none."""
+    number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    return int(number) if number.isdecimal() else 0

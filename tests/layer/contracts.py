@@ -18,5 +18,5 @@ ROWS = Definition(
 )
 
 
-def workload(n, m=1, uuid=None, **more):
-    return Workload(uuid or f"w-{n:08d}-{m}", {"n": n, "m": m}, {"x": InputSpec("random")}, **more)
+def workload(n, m=1, axes=None):
+    return Workload(f"w-{n:08d}-{m}", axes or {"n": n, "m": m}, {"x": InputSpec("random")})

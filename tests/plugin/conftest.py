@@ -7,13 +7,17 @@ torch nor the plugin's own state survives being imported twice, so they are load
 from __future__ import annotations
 
 import itertools
+import os
+from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import hypothesis  # noqa: F401
+import hypothesis.strategies  # noqa: F401
 import jsonschema  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
 import torch  # noqa: F401
+from hypothesis.database import InMemoryExampleDatabase
 
 from pytest_flashinfer import collect, fixtures, judging, making, search, searching, session, timing  # noqa: F401
 from pytest_flashinfer.worker import kernel, pool  # noqa: F401
@@ -44,6 +48,23 @@ def living_server(device: str, *arguments: Any) -> Nursery:
     if server is None or server.gone:
         server = Shared.servers[device] = Nursery(device, *arguments)
     return server
+
+
+class ByFolder:
+    """Hypothesis' settings for runs within this process: each folder has a database of its own, as on disk."""
+
+    folders: ClassVar[dict[str, InMemoryExampleDatabase]] = defaultdict(InMemoryExampleDatabase)
+
+    @property
+    def database(self) -> InMemoryExampleDatabase:
+        return self.folders[os.getcwd()]  # noqa: PTH109 - a key
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _failures_of_one_folder_are_not_those_of_another():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "hypothesis", SimpleNamespace(settings=SimpleNamespace(default=ByFolder())))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -150,11 +150,11 @@ class Repository:
         report.unlink(missing_ok=True)
         junit = [f"--junitxml={report}", "-o", "junit_logging=all"]
         arguments = ["--fib-solutions=solutions", *QUICK, *junit, *options]
-        code, output = self._apart(arguments, timeout) if apart else self._here(arguments)
+        code, output = self._apart(arguments, timeout) if apart else self.main(arguments)
         return Finished(code, output, report)
 
-    def _here(self, arguments: list[str]) -> tuple[int, str]:
-        """Do what pytester does, for fixtures of module scope, which cannot have it."""
+    def main(self, arguments: list[str]) -> tuple[int, str]:
+        """Run pytest within this process, as pytester does; for fixtures of module scope, which cannot have that."""
         output, modules, path = io.StringIO(), sys.modules.copy(), sys.path.copy()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
             patch.chdir(self.root)

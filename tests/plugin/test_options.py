@@ -1,6 +1,7 @@
 """Options, their ini keys, and what is said about a bad value."""
 
 import re
+import shlex
 
 import pytest
 
@@ -38,7 +39,20 @@ def test_no_definitions_at_all_is_a_usage_error(pytester):
 
 
 @pytest.mark.parametrize(
-    "option", ["--fib-scope=tiny", "--fib-timeout=soon", "--fib-seed=-1", "--fib-policy=none", "--fib-examples=few"]
+    "option",
+    [
+        "--fib-scope=tiny",
+        "--fib-policy=none",
+        "--fib-timeout=soon",
+        "--fib-timeout=0",
+        "--fib-timeout=nan",
+        "--fib-build-timeout=inf",
+        "--fib-seconds=-1",
+        "--fib-seed=-1",
+        "--fib-seed=4294967296",
+        "--fib-examples=few",
+        "--fib-examples=0",
+    ],
 )
 def test_a_value_that_cannot_be_read_is_a_usage_error(kernels, option):
     result = kernels(option)
@@ -46,7 +60,21 @@ def test_a_value_that_cannot_be_read_is_a_usage_error(kernels, option):
     result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}*"])
 
 
-@pytest.mark.parametrize(("key", "value"), [("fib_timeout", "soon"), ("fib_scope", "tiny"), ("fib_seed", "x")])
+INI_VALUES = [
+    ("fib_timeout", "soon"),
+    ("fib_timeout", "-1"),
+    ("fib_build_timeout", "0"),
+    ("fib_scope", "tiny"),
+    ("fib_layouts", "Strided"),
+    ("fib_cache", "hot"),
+    ("fib_policy", "none"),
+    ("fib_seed", "x"),
+    ("fib_save_failures", "maybe"),
+    ("fib_require_gpu", "2"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), INI_VALUES)
 def test_an_ini_value_that_cannot_be_read_is_a_usage_error(pytester, kernels, key, value):
     pytester.makeini(f"[pytest]\n{key} = {value}")
     result = kernels()
@@ -124,3 +152,51 @@ def test_the_seed_decides_the_inputs(pytester, repository):
 def test_without_a_seed_each_run_draws_one_and_prints_it(kernels):
     seeds = {re.search(r"--fib-seed=(\d+)", kernels("--collect-only").stdout.str())[1] for _ in range(2)}
     assert len(seeds) == 2
+
+
+def test_help_can_be_read_where_there_is_nothing_to_run(pytester):
+    pytester.makeini("[pytest]\nfib_timeout = 30")
+    result = pytester.runpytest_inprocess("--help")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*--fib-timeout=SECONDS*"])
+
+
+def test_one_ini_key_is_enough_to_wake_the_plugin(pytester, repository):
+    pytester.makeini("[pytest]\nfib_scope = full")
+    result = pytester.runpytest_inprocess("--collect-only", "-q")
+    result.stdout.fnmatch_lines(["definitions/elementwise/scale_add_h8.json::test_schema"])
+
+
+def test_the_replay_of_a_failure_has_every_option_that_was_given(pytester, repository, kernels):
+    """It can be pasted into a shell, whatever the values hold."""
+    repository.solve("good", "def run(x, w):\n    return x\n")
+    options = ("--fib-timeout=7.5", "--fib-tolerance=rtol=1e-3 atol=1e-3", "--fib-save-failures", "--fib-seed=0x10")
+    result = kernels("-k", "test_correct", *options)
+    [line] = [line for line in result.outlines if line.strip().startswith("replay: ")]
+    words = shlex.split(line.partition("replay: ")[2])
+    assert words[:2] == ["pytest", "definitions/elementwise/scale_add_h8.json::test_correct[good-n4-w_0004]"]
+    assert {"--fib-solutions=solutions", "--fib-device=cpu", "--fib-seed=16", *options[:3]} <= set(words)
+    assert words.count("--fib-seed=16") == sum(word.startswith("--fib-seed") for word in words) == 1
+    again = pytester.runpytest_inprocess(*words[1:])
+    again.assert_outcomes(failed=1)
+    error = [line for line in result.outlines if line.startswith("INCORRECT_NUMERICAL")]
+    assert error == [line for line in again.outlines if line.startswith("INCORRECT_NUMERICAL")], "the same inputs"
+
+
+def test_a_file_named_on_the_command_line_needs_no_option(pytester, repository):
+    """Its workloads are those of the data set it lies in, wherever pytest is called; its solutions are no strangers."""
+    (repository.root / "elsewhere").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(repository.root / "elsewhere")
+        file = f"{repository.root}/definitions/elementwise/scale_add_h8.json"
+        options = ("--fib-solutions=../solutions", "--fib-device=cpu", "--collect-only")
+        result = pytester.runpytest_inprocess(file, *options)
+    result.stdout.fnmatch_lines(["*test_correct[[]good-n4-w_0004]*"])
+    result.stdout.no_fnmatch_line("*solutions that are not run*")
+
+
+def test_a_place_without_solutions_is_said(pytester, repository, kernels):
+    pytester.mkdir("empty")
+    result = kernels("-k", "test_schema", "--fib-solutions=empty")
+    result.assert_outcomes(passed=1, deselected=4, warnings=1)
+    result.stdout.fnmatch_lines([f"*--fib-solutions: no solution in {repository.root}/empty:*"])

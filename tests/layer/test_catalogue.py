@@ -1,0 +1,107 @@
+"""Which solutions and workloads belong to a definition, and what is said about the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_flashinfer.catalogue import Catalogue
+from pytest_flashinfer.options import Options
+from tests.plugin.repository import RANDOM, Repository
+
+
+def catalogue(root, *, scope="full", solutions=("solutions",)):
+    values = dict.fromkeys(Options.__dataclass_fields__)
+    places = {name: (root / name,) for name in ("definitions", "workloads")}
+    places["solutions"] = tuple(root / place for place in solutions)
+    return Catalogue(Options(**values | places), scope)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    made = Repository(tmp_path)
+    made.path = made.define()
+    made.sizes(4)
+    return made
+
+
+def keys(repository, **options):
+    found = catalogue(repository.root, **options)
+    return list(found.solutions(found.definition(repository.path)))
+
+
+def test_a_name_may_be_that_of_solutions_of_several_definitions(repository):
+    """Three definitions each have a solution `triton_v1` of one author: all of them run."""
+    for other in ("scale_add_h8", "b_h8", "c_h8"):
+        repository.define(name=other)
+        repository.solve("triton_v1", of=other, author="tests")
+    found = catalogue(repository.root)
+    for path in found.dataset.definition_files():
+        [(key, entry)] = found.solutions(found.definition(path)).items()
+        assert key == "triton_v1"
+        assert entry.solution.definition == found.definition(path).name
+
+
+def test_a_name_taken_twice_has_the_author_in_front(repository):
+    repository.solve("v1", author="ada")
+    repository.solve("v1", author="bob")
+    repository.write("solutions/again.json", repository.solve("v1", author="bob").read_text())
+    repository.write("solutions/once_more.json", repository.solve("v1", author="bob").read_text())
+    assert keys(repository) == ["ada.v1", "bob.v1", "bob.v1.2", "v1"]
+    found = catalogue(repository.root)
+    faults = [str(fault) for fault in found.problems(repository.path) if fault.kind == "fault"]
+    assert len(faults) == 3
+    assert all("rename one" in fault for fault in faults)
+
+
+def test_a_place_named_twice_holds_its_solutions_once(repository):
+    repository.solve("v1")
+    assert keys(repository, solutions=("solutions", "solutions/tests")) == ["v1"]
+
+
+def test_a_definition_whose_name_is_taken_twice_runs_none(repository):
+    repository.solve("v1")
+    repository.define(folder="elsewhere", stem="copy")
+    assert keys(repository) == []
+
+
+def test_a_saved_failure_is_in_scope_whatever_the_scope(repository):
+    lines = [{"uuid": f"w-{n}", "axes": {"n": n}, "inputs": {"x": RANDOM, "w": RANDOM}} for n in range(1, 30)]
+    for number in (20, 21):
+        lines[number]["recipe"] = {"seed": number, "family": "normal", "structure": "mixed"}
+    repository.lines(*lines)
+    found = catalogue(repository.root, scope="smoke")
+    chosen = found.workloads(repository.path, found.definition(repository.path))
+    assert {"w-1", "w-21", "w-22"} <= chosen.keys()
+    assert len(chosen) < 10
+    assert [each.axes["n"] for each in chosen.values()] == sorted(each.axes["n"] for each in chosen.values())
+    assert len(found.listed(repository.path)) == 29
+
+
+@pytest.mark.parametrize("place", ["solutions", "solutions/empty"])
+def test_a_place_without_a_solution_is_said(repository, place):
+    repository.write("solutions/empty/notes.txt", "nothing")
+    [text] = catalogue(repository.root, solutions=(place,)).warnings()
+    assert text.startswith(f"--fib-solutions: no solution in {repository.root / place}: a solution is a .json file")
+
+
+def test_only_the_empty_place_is_said(repository):
+    repository.solve("v1")
+    repository.write("empty/notes.txt", "nothing")
+    [text] = catalogue(repository.root, solutions=("solutions", "empty")).warnings()
+    assert str(repository.root / "empty") in text
+
+
+def test_nothing_is_said_where_all_is_well(repository):
+    repository.solve("v1")
+    assert catalogue(repository.root).warnings() == []
+    assert catalogue(repository.root, solutions=()).warnings() == []
+
+
+def test_solutions_of_unknown_definitions_are_said_once(repository):
+    for number in range(9):
+        repository.solve(f"v{number}", of="scale_ad_h8" if number == 8 else "nothing_like_it")
+    [text] = catalogue(repository.root).warnings()
+    first, nearest, *_, last = text.splitlines()
+    assert first == "solutions that are not run:"
+    assert "did you mean 'scale_add_h8'" in nearest
+    assert last == "and 4 more"

@@ -1,0 +1,274 @@
+"""From a drawn failure to the line that replays it, and which cases are called repeatedly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_flashinfer import searching as module
+from pytest_flashinfer.data.load import load_workloads
+from pytest_flashinfer.data.model import Axis
+from pytest_flashinfer.data.workload_rules import check_workloads
+from pytest_flashinfer.inputs.axes import solve_axes
+from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.strategies import case_strategy
+from pytest_flashinfer.judge.answers import ReferenceFailed
+from pytest_flashinfer.judge.verdict import Verdict
+from pytest_flashinfer.judging import Failed
+from pytest_flashinfer.search import Search
+from pytest_flashinfer.searching import Pace, SizeSearch, workload_line
+from pytest_flashinfer.worker.case import Case, shapes_of
+from tests.inputs.contracts import ALL, DELTA
+
+from .contracts import ROWS, workload
+
+WRONG = Verdict("INCORRECT_NUMERICAL", "y[0]: 1 instead of 2")
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        raw = [each.contiguous().view(-1).view(torch.uint8) for each in (one, other)]
+        return one.shape == other.shape and one.stride() == other.stride() and torch.equal(*raw)
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.name)
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=st.data())
+def test_a_line_replays_the_very_inputs(tmp_path, definition, data):
+    axes, recipe = data.draw(case_strategy(definition, (), 4000, layouts=("contiguous", "strided")))
+    values = make_inputs(definition, axes, recipe)
+    path = tmp_path / "lines.jsonl"
+    path.write_text(workload_line(definition, axes, recipe, values) + "\n")
+    lines = load_workloads(path, definition.name)
+    assert [str(fault) for fault in check_workloads(lines, definition) if fault.kind == "fault"] == []
+    [workload] = [loaded.value for loaded in lines]
+    again = Recipe.from_json(workload.extra["recipe"])
+    assert again == recipe
+    solved = solve_axes(definition, workload.axes)
+    assert solved == axes
+    replayed = make_inputs(definition, solved, again, workload=workload)
+    assert {name: same(value, replayed[name]) for name, value in values.items()} == dict.fromkeys(values, True)
+
+
+def test_a_line_is_one_line_of_plain_json_and_its_uuid_follows_from_the_case():
+    def line(n, **recipe):
+        return workload_line(ROWS, {"n": n, "m": 1, "h": 8}, Recipe(7, **recipe), {"scale": 2.0})
+
+    assert "\n" not in line(3)
+    workload = json.loads(line(3))["workload"]
+    assert workload["axes"] == {"n": 3, "m": 1}, "constant axes belong to the definition"
+    assert workload["inputs"] == {
+        "x": {"type": "random"},
+        "z": {"type": "random"},
+        "scale": {"type": "scalar", "value": 2.0},
+    }
+    assert line(3) == line(3)
+    uuids = {json.loads(text)["workload"]["uuid"] for text in (line(3), line(4), line(3, family="tiny"))}
+    assert len(uuids) == 3
+
+
+def test_a_constant_that_workloads_state_is_stated_in_the_line(tmp_path):
+    """The definition leaves h open, the listed workloads say that it is 8."""
+    stated = replace(ROWS, axes=ROWS.axes | {"h": Axis("const")})
+    with pytest.raises(Failed) as caught:
+        search(definition=stated, listed=[workload(4, axes={"n": 4, "m": 1, "h": 8})]).run(fails)
+    path = tmp_path / "lines.jsonl"
+    path.write_text(caught.value.hint.splitlines()[-1])
+    lines = load_workloads(path, "rows_h8")
+    assert lines[0].value.axes["h"] == 8
+    assert [str(fault) for fault in check_workloads(lines, stated) if fault.kind == "fault"] == []
+
+
+def test_an_input_that_was_absent_is_absent_from_the_line():
+    workload = json.loads(workload_line(ROWS, {"n": 1, "m": 1}, Recipe(1, absent=frozenset({"z"})), {}))["workload"]
+    assert "z" not in workload["inputs"]
+    assert workload["recipe"]["absent"] == ["z"]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = SimpleNamespace(reading=0.0, monotonic=lambda: made.reading)
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def paced(clock, *seconds, failing=False):
+    pace, repeated = Pace(failing), []
+    for each in seconds:
+        repeated.append(pace.repeat)
+        with pace:
+            clock.reading += each
+    return repeated
+
+
+def test_quick_cases_are_all_repeated(clock):
+    assert paced(clock, *[0.01] * 10) == [True] * 10
+
+
+def test_of_slow_cases_only_some_are(clock):
+    repeated = paced(clock, *[1.0] * 13)
+    assert repeated[0]
+    assert 1 < sum(repeated) < 7
+
+
+def test_one_slow_case_is_forgotten(clock):
+    repeated = paced(clock, 1.0, *[0.001] * 40)
+    assert not repeated[1]
+    assert all(repeated[30:])
+
+
+def test_once_something_failed_every_case_is_repeated(clock):
+    assert paced(clock, *[1.0] * 9, failing=True) == [True] * 9
+
+
+def test_time_of_a_case_that_raised_counts(clock):
+    pace = Pace()
+    with contextlib.suppress(ZeroDivisionError), pace:
+        clock.reading += 1.0
+        raise ZeroDivisionError
+    assert (pace.cases, pace.seconds) == (1, 1.0)
+
+
+class Item(SimpleNamespace):
+    """What a search needs of an item."""
+
+    def __init__(self, file=None):
+        config = SimpleNamespace(getoption=lambda name, default=None: default)
+        super().__init__(nodeid="a.json::test_sizes[s]", user_properties=[], config=config)
+        self.getparent = lambda _: file
+
+
+def search(*, item=None, definition=ROWS, listed=(), **options):
+    options = {"layouts": "contiguous", "examples": 30, "seconds": 30.0, "seed": 1, "save_failures": False} | options
+    session = SimpleNamespace(options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"))
+    return SizeSearch(item or Item(), definition, listed, session)
+
+
+@pytest.fixture(autouse=True)
+def _without_a_database(monkeypatch):
+    monkeypatch.setattr(module, "Search", lambda *given, **named: Search(*given, **named | {"database": None}))
+
+
+def failure(axes, recipe):
+    return Failed(WRONG, Case(ROWS, axes, recipe, {"scale": 0.5}, shapes_of(ROWS, axes)))
+
+
+def test_a_failure_is_shrunk_and_explained():
+    calls = []
+
+    def check(axes, recipe, *, repeat):
+        calls.append(repeat)
+        if axes["n"] >= 3:
+            raise failure(axes, recipe)
+
+    with pytest.raises(Failed) as caught:
+        search().run(check)
+    text = caught.value.text()
+    line = next(line for line in text.splitlines() if line.startswith("{"))
+    assert json.loads(line)["workload"]["axes"]["n"] == 3
+    assert "case: n=3" in text
+    assert "y[0]: 1 instead of 2" in text.splitlines()[0]
+    assert all(calls)
+
+
+def test_facts_about_the_search_are_kept():
+    item = Item()
+    search(item=item).run(lambda axes, recipe, *, repeat: None)
+    facts = dict(item.user_properties)
+    assert 1 < facts["tried"] <= 30
+    assert facts["out_of_time"] is False
+
+
+def test_statistics_are_where_hypothesis_looks_for_them():
+    item = Item()
+    search(item=item, examples=200).run(lambda axes, recipe, *, repeat: None)
+    assert item.hypothesis_statistics.startswith("a.json::test_sizes[s]:")
+    assert "generate phase" in item.hypothesis_statistics
+
+
+@pytest.mark.parametrize("error", [InputsError("no such page"), ReferenceFailed("the reference: odd")])
+def test_where_no_case_could_be_judged_the_item_is_skipped(error):
+    def check(axes, recipe, *, repeat):
+        raise error
+
+    with pytest.raises(pytest.skip.Exception, match=f"no case could be judged; the last: .*{error}"):
+        search().run(check)
+
+
+def test_one_case_that_could_be_judged_is_enough():
+    def check(axes, recipe, *, repeat):
+        if axes["n"] != 2:
+            raise ReferenceFailed("odd")
+
+    search().run(check)
+
+
+def test_what_does_not_build_is_not_searched():
+    calls = []
+
+    def check(axes, recipe, *, repeat):
+        calls.append(axes)
+        raise Failed(Verdict("RUNTIME_ERROR", "the worker died while importing"))
+
+    with pytest.raises(Failed) as caught:
+        search().run(check)
+    assert len(calls) == 1
+    assert "workload line" not in caught.value.text()
+
+
+def test_a_definition_that_cannot_be_satisfied_is_skipped_with_the_reason():
+    with pytest.raises(pytest.skip.Exception, match="n"):
+        search(definition=replace(ROWS, constraints=("n == n + 1",))).run(lambda *_, repeat: None)
+
+
+def test_layouts_are_tried_only_where_they_are_asked_for():
+    def layouts(asked):
+        seen = set()
+        search(layouts=asked, definition=DELTA).run(lambda axes, recipe, *, repeat: seen.add(recipe.layout))
+        return seen
+
+    assert layouts("contiguous") == {"contiguous"}
+    assert layouts("strided") == {"contiguous", "strided"}
+
+
+def fails(axes, recipe, *, repeat):
+    raise failure(axes, recipe)
+
+
+def test_a_failure_is_saved_once(tmp_path):
+    path = tmp_path / "workloads" / "elementwise" / "rows_h8.jsonl"
+    item = Item(SimpleNamespace(workload_file=path))
+    for said in ("appended to", "already in"):
+        with pytest.raises(Failed) as caught:
+            search(item=item, save_failures=True).run(fails)
+        assert f"{said} {path}" in caught.value.text()
+    [line] = path.read_text().splitlines()
+    assert line in caught.value.text()
+
+
+def test_a_last_line_without_its_end_is_left_whole(tmp_path):
+    path = tmp_path / "rows_h8.jsonl"
+    path.write_text('{"definition": "rows_h8"}')
+    with pytest.raises(Failed):
+        search(item=Item(SimpleNamespace(workload_file=path)), save_failures=True).run(fails)
+    first, second = path.read_text().splitlines()
+    assert first == '{"definition": "rows_h8"}'
+    assert json.loads(second)["definition"] == "rows_h8"
+
+
+def test_where_no_folder_is_known_it_says_so():
+    with pytest.raises(Failed) as caught:
+        search(item=Item(SimpleNamespace(workload_file=None)), save_failures=True).run(fails)
+    assert "name one with --fib-workloads=DIR" in caught.value.text()

@@ -1,0 +1,129 @@
+"""What becomes of a solution's calls when its worker dies in the middle of them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.judge.tolerance import Tolerance
+from pytest_flashinfer.judge.truth import OutputTruth, Truth
+from pytest_flashinfer.judging import Compare, Failed, Record
+from pytest_flashinfer.testing import UnderTest
+from pytest_flashinfer.worker.case import Case
+from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
+
+from .contracts import ROWS
+
+
+def case(n=3, variant="first"):
+    values = {"x": torch.randn(n, 8), "z": None, "scale": 2.0}
+    return Case(ROWS, {"n": n, "m": 1, "h": 8}, Recipe(0), values, {"y": (n, 8)}, variant=variant)
+
+
+CASES = [case(variant=name) for name in ("first", "same_ends", "permuted")]
+
+
+class FakeKernel:
+    """Gives right answers until `error` ends the call number `after`, or, with `after` = 3, what follows the calls."""
+
+    def __init__(self, error=None, after=0, *, build_failed=False):
+        self.error, self.after, self.build_failed = error, after, build_failed
+        self.solution = None
+
+    def calls(self, cases, *, cache=None):
+        for number, each in enumerate(cases):
+            if self.error is not None and number == self.after:
+                raise self.error
+            outputs = {"y": each.values["x"] * each.values["scale"]}
+            yield SimpleNamespace(outputs=outputs, violations=(), log=f"call {number}\n", span=None)
+        if self.error is not None and self.after >= len(CASES):
+            raise self.error
+
+
+def judge(calls):
+    """Return the summary of the first call that is wrong, and the item's facts."""
+    item = SimpleNamespace(user_properties=[])
+    compare = Compare(Tolerance(), Record(item))
+    failed = None
+    for call in calls:
+        right = call.case.values["x"] * call.case.values["scale"]
+        allowance = right.abs().double() * 1e-6 + 1e-6
+        try:
+            compare(call, Truth({"y": OutputTruth("y", "float32", right, right.double(), allowance)}))
+        except Failed as error:
+            failed = error
+            break
+    return failed, dict(item.user_properties)
+
+
+ENDS = [
+    (WorkerDied("signal SIGSEGV", "last words"), "RUNTIME_ERROR", "the worker died: signal SIGSEGV"),
+    (WorkerTimedOut(2.0), "TIMEOUT", "no answer within 2 s; the worker was killed"),
+    (CallFailed("exception", "ValueError: odd", "Traceback"), "RUNTIME_ERROR", "ValueError: odd"),
+]
+
+
+def test_right_calls_pass():
+    calls = UnderTest(FakeKernel()).run(CASES)
+    assert [call.case for call in calls] == CASES
+    failed, facts = judge(calls)
+    assert failed is None
+    assert facts["status"] == "PASSED"
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize(("error", "status", "words"), ENDS, ids=["dies", "hangs", "raises"])
+def test_the_call_that_ended_badly_is_blamed(error, status, words, after):
+    calls = UnderTest(FakeKernel(error, after)).run(CASES)
+    assert len(calls) == after + 1, "what came before it is judged, what comes after never happened"
+    assert [call.error for call in calls] == [None] * after + [error]
+    failed, facts = judge(calls)
+    assert failed.verdict.status == facts["status"] == status
+    assert words in failed.verdict.summary
+    assert failed.case is CASES[after]
+    assert f"call: {CASES[after].variant}" in failed.text()
+
+
+@pytest.mark.parametrize(("error", "status", "words"), ENDS, ids=["dies", "hangs", "raises"])
+def test_an_end_after_the_last_call_is_not_overlooked(error, status, words):
+    """A worker that dies while its late writes are looked for has not passed."""
+    calls = UnderTest(FakeKernel(error, 3)).run(CASES)
+    assert len(calls) == 3
+    failed, _ = judge(calls)
+    assert failed.verdict.status == status
+    assert failed.case is CASES[-1]
+
+
+def test_a_wrong_answer_before_the_end_is_what_is_reported():
+    kernel = FakeKernel(WorkerDied("signal SIGSEGV"), 1)
+    calls = UnderTest(kernel).run(CASES)
+    calls[0].result.outputs["y"] += 1
+    failed, _ = judge(calls)
+    assert failed.verdict.status == "INCORRECT_NUMERICAL"
+
+
+def test_outputs_of_a_call_that_ended_badly_cannot_be_read():
+    [call] = UnderTest(FakeKernel(WorkerDied("exit status 0"))).run(CASES)
+    with pytest.raises(Failed, match="exit status 0"):
+        call.outputs  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(BuildFailed("SyntaxError: odd"), "COMPILE_ERROR"), (WorkerDied("exit status 3"), "RUNTIME_ERROR")],
+)
+def test_what_does_not_build_fails_at_once_and_blames_no_case(error, status):
+    with pytest.raises(Failed) as caught:
+        UnderTest(FakeKernel(error, build_failed=True)).run(CASES)
+    assert caught.value.verdict.status == status
+    assert caught.value.case is None
+
+
+def test_what_was_printed_is_kept_until_it_is_taken():
+    under_test = UnderTest(FakeKernel(WorkerDied("signal SIGSEGV", "last words"), 2))
+    under_test.run(CASES)
+    assert under_test.take_log() == "call 0\ncall 1\nlast words"
+    assert under_test.take_log() == ""
