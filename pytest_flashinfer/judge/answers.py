@@ -11,7 +11,7 @@ from pytest_flashinfer.inputs.dtypes import is_packed
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
-from pytest_flashinfer.judge.truth import OutputSpec, Truth
+from pytest_flashinfer.judge.truth import OutputSpec, Truth, inadmissible
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.kernel import cache_folder
 
@@ -75,6 +75,14 @@ class Answers:
         if isinstance(found, ReferenceFailed):
             raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
         return found
+
+    def admitted(self, case: Case) -> Truth:
+        """Return the truth about a generated case. Raises ReferenceFailed where it would be no fair test as well."""
+        truth = self.answer(case)
+        reason = inadmissible(truth)
+        if reason is not None:
+            raise ReferenceFailed(reason)
+        return truth
 
     def close(self) -> None:
         """End the worker and forget all truths."""

@@ -162,12 +162,13 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     def _disturb(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
         """Add an operation's error to its result."""
         length = roundoff.length(step, args, plain)
-        growth = roundoff.growth(length)
+        growth = roundoff.growth(length, products=step.kind is Kind.CONTRACT)
+        alike = roundoff.alike(step, args, plain)
         size = self._sums
         if size is not None:
-            size = size + plain.abs() * growth
+            size = size + plain.abs() * (growth + alike)
         elif step.kind is Kind.LOGSUM:
-            size = plain.abs() + (1 + growth)
+            size = plain.abs() + (1 + growth + alike)
         if size is not None:  # where a term is infinite there is no error
             size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
             plain.addcmul_(size, self.dice.draw(plain), value=self.unit)
@@ -175,7 +176,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
             if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
                 top = roundoff.top(args[0], args[1])
-                size = 0.25 * top + roundoff.growth(plain.shape[args[1]])
+                size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
                 plain.mul_(self.dice.draw(top).mul_(size).mul_(self.unit).add_(1))
 
     def _sum_of_held(self, op: Op, step: Step, args: list[Any], dtype: torch.dtype) -> None:

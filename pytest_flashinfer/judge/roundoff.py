@@ -13,14 +13,41 @@ from .ops import Kind, magnitude
 if TYPE_CHECKING:
     from .wide import Step
 
+_SHORT = 256  # terms of a sum that is not worth a look
+_THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
+_TINY = 1e-300
 
-def growth(length: int) -> float:
+
+def growth(length: int, *, products: bool = False) -> float:
     """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
 
     Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length
-    itself up to what one thread adds.
+    itself. Whether terms are equal is not looked at in short sums and in sums of products; `alike` does in others.
     """
-    return math.sqrt(length) / 16 + min(length, 1024) / 64
+    return math.sqrt(length) / 16 + min(length, _THREAD if products else _SHORT) / 64
+
+
+def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
+    """Return, for long sums, what is to be added to `growth` where the terms of one are equal or nearly so.
+
+    Where terms differ by less than the steps in which the sum can be held, all of its roundings go one way. The shape
+    fits `result`.
+    """
+    arg, axis = args[0], args[1] if len(args) > 1 else None
+    exponents = step.name in ("_softmax", "_log_softmax", "logsumexp")
+    if not isinstance(arg, Lifted) or not (exponents or step.name in ("sum", "mean")) or axis in (None, []):
+        return 0.0
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    count = math.prod(arg.shape[each] for each in axes)
+    if count <= _SHORT or not arg.numel():
+        return 0.0
+    plain = arg.as_subclass(torch.Tensor)
+    terms = torch.exp(plain - plain.amax(dim=axes, keepdim=True)) if exponents else plain.abs()
+    terms = torch.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0)
+    spread = terms.std(dim=axes, keepdim=True) / terms.mean(dim=axes, keepdim=True).clamp_min(_TINY)
+    share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
+    more = share * (min(count, _THREAD) / 64 + max(count - _THREAD, 0) / 512)
+    return more if more.ndim == result.ndim else more.reshape(result.shape)
 
 
 def top(arg: torch.Tensor, axis: Any) -> torch.Tensor:
