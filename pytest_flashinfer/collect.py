@@ -121,11 +121,22 @@ class KernelItem(pytest.Function):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Show a verdict as its own few lines; anything else as pytest does, for it is a fault of the plugin."""
         if isinstance(excinfo.value, SchemaFailed):
-            return str(excinfo.value)
+            return self._shown(excinfo, str(excinfo.value))
         text = getattr(excinfo.value, "text", None)
         if callable(text):
-            return f"{text()}\n  replay: {replay(self.config, self.nodeid, self.config.stash[SESSION].options)}"
+            again = replay(self.config, self.nodeid, self.config.stash[SESSION].options)
+            return self._shown(excinfo, f"{text()}\n  replay: {again}")
         return super().repr_failure(excinfo)
+
+    def _shown(self, excinfo: pytest.ExceptionInfo[BaseException], text: str) -> Any:
+        """Return `text` as what pytest shows; its first line stands for it in the summary, and in junit."""
+        shown: Any = excinfo.getrepr(style="value", chain=False)
+        shown.reprtraceback.reprentries[-1].lines = text.splitlines()
+        path, line, _name = self.reportinfo()
+        if shown.reprcrash is not None:
+            shown.reprcrash.path, shown.reprcrash.lineno = str(path), 1 + (line or 0)
+            shown.reprcrash.message = text.partition("\n")[0]
+        return shown
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the JSON file, the line (from 0) of what is checked, and the item's name."""

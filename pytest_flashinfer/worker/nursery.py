@@ -70,6 +70,8 @@ class Nursery:
 
     def wait_ready(self) -> list[str]:
         """Wait until the server has imported torch; returns its `sys.path`. Raises WorkerDied where it cannot."""
+        if self.gone:
+            raise WorkerDied("the fork-server is gone")
         self._until(lambda: self.search is not None, START_SECONDS)
         if "torch" in self.failed:
             raise WorkerDied(f"the fork-server cannot import torch: {self.failed['torch']}", self.log())

@@ -95,8 +95,11 @@ class Pool:
         except WorkerDied:
             with contextlib.suppress(OSError):
                 self._nursery.close()
-            self._nursery = Nursery(self.device, self.env)
             self._warm.clear()
+            try:
+                self._nursery = Nursery(self.device, self.env)
+            except OSError as error:  # too many processes or files, no memory: it may pass, so the next call tries again
+                raise WorkerDied(f"no fork-server can be started: {error}") from error
             return self._fork_once(handler)
 
     def _fork_once(self, handler: str) -> Worker:

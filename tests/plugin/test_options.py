@@ -183,6 +183,16 @@ def test_the_replay_of_a_failure_has_every_option_that_was_given(pytester, repos
     assert error == [line for line in again.outlines if line.startswith("INCORRECT_NUMERICAL")], "the same inputs"
 
 
+def test_a_failure_takes_one_line_of_the_summary_in_ci_as_well(repository, kernels, monkeypatch):
+    """There pytest cuts nothing, and a message of ten lines would stand there again."""
+    monkeypatch.setenv("CI", "true")
+    repository.solve("good", "def run(x, w):\n    return x\n")
+    result = kernels("-k", "test_correct", "--tb=no")
+    summary = result.outlines[result.outlines.index(next(line for line in result.outlines if "short test" in line)) + 1 :]
+    assert len(summary) == 2, summary
+    assert "test_correct[good-n4-w_0004] - RUNTIME_ERROR: y: shares memory with the input x" in summary[0]
+
+
 def test_a_file_named_on_the_command_line_needs_no_option(pytester, repository):
     """Its workloads are those of the data set it lies in, wherever pytest is called; its solutions are no strangers."""
     (repository.root / "elsewhere").mkdir()

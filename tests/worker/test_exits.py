@@ -264,3 +264,25 @@ def test_a_dead_fork_server_is_replaced(lab, tmp_path):
     finally:
         lab.close()
         pool.close()
+
+
+def test_a_fork_server_that_cannot_be_started_is_said_and_tried_again(lab, tmp_path, monkeypatch):
+    """Where a machine is out of processes or memory for a moment, one item fails and says so."""
+    pool = Pool("cpu", cache=tmp_path / "cache")
+    lab = type(lab)(pool, tmp_path)
+
+    def refused(*_):
+        raise OSError(11, "Resource temporarily unavailable")
+
+    try:
+        pool._nursery.process.kill()
+        pool._nursery.process.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr("pytest_flashinfer.worker.pool.Nursery", refused)
+            for _ in range(2):
+                with pytest.raises(WorkerDied, match="no fork-server can be started.*temporarily"):
+                    lab.build(GOOD)
+        assert alive_after(lab)
+    finally:
+        lab.close()
+        pool.close()
