@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 CHOSEN = 2
 CANDIDATES = 6
 GROWTH = 32  # a chosen workload has at most this many times the elements of the smallest one
-LARGEST = 1 << 25  # elements of a definition at its smallest sizes
-ELEMENTS = 1 << 26  # of the chosen workloads together; the smallest one is taken whatever its size
+LARGEST = 3 << 23  # elements of a definition at its smallest sizes
+ELEMENTS = 1 << 24  # of the chosen workloads together; the smallest one is taken whatever its size
 
 
 def elements(definition: Definition, axes: Mapping[str, int]) -> int:

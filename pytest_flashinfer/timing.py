@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 ROUNDS = {"cpu": 5, "cuda": 10}
 LARGE_BYTES = 1 << 28  # inputs above this size are timed in fewer rounds: each has an output to keep and to judge
 LARGE_ROUNDS = 4
-SLOW = 0.1  # seconds of a call on the CPU, as an interpreted kernel takes, above which fewer rounds must do
-SLOW_ROUNDS = 2
+SLOW = 0.1  # seconds of a call on the CPU, as an interpreted kernel takes, above which a single round must do
+SLOW_ROUNDS = 1
 
 
 class Timing:

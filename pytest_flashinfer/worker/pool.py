@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SOLVE = "pytest_flashinfer.worker.solve"
+_RETRY_SECONDS = (0.1, 0.5, 2.0)
 
 
 class Pool:
@@ -96,11 +98,18 @@ class Pool:
             with contextlib.suppress(OSError):
                 self._nursery.close()
             self._warm.clear()
-            try:
-                self._nursery = Nursery(self.device, self.env)
-            except OSError as error:  # too many processes or files, no memory: it may pass, so the next call tries again
-                raise WorkerDied(f"no fork-server can be started: {error}") from error
+            self._nursery = self._another()
             return self._fork_once(handler)
+
+    def _another(self) -> Nursery:
+        """Start another fork-server; a machine that is short of processes or memory may have some in a moment."""
+        for seconds in _RETRY_SECONDS:
+            try:
+                return Nursery(self.device, self.env)
+            except OSError as error:
+                reason = error
+                time.sleep(seconds)
+        raise WorkerDied(f"no fork-server can be started: {reason}") from reason
 
     def _fork_once(self, handler: str) -> Worker:
         search = self._nursery.wait_ready()

@@ -257,3 +257,5 @@ def test_triton_interprets_on_the_cpu():
 def test_idle_threads_leave_the_core_to_the_judge_unless_told_otherwise():
     assert visible_device({}, "cpu")["OMP_WAIT_POLICY"] == "PASSIVE"
     assert visible_device({"OMP_WAIT_POLICY": "ACTIVE"}, "cpu")["OMP_WAIT_POLICY"] == "ACTIVE"
+    assert visible_device({}, "cpu")["OPENBLAS_NUM_THREADS"] == "1"
+    assert visible_device({"OPENBLAS_NUM_THREADS": "3"}, "cpu")["OPENBLAS_NUM_THREADS"] == "3"
