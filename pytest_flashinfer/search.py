@@ -113,7 +113,7 @@ class Search:
             max_examples=examples,
             deadline=None,
             database=None,
-            derandomize=False,  # hypothesis' own profile for CI would, and a kernel could then know what it will be given
+            derandomize=False,  # as hypothesis' profile for CI would, whose draws a kernel could know beforehand
             report_multiple_bugs=False,
             print_blob=False,
             phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],

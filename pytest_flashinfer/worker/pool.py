@@ -104,12 +104,13 @@ class Pool:
     def _another(self) -> Nursery:
         """Start another fork-server; a machine that is short of processes or memory may have some in a moment."""
         for seconds in _RETRY_SECONDS:
-            try:
+            with contextlib.suppress(OSError):
                 return Nursery(self.device, self.env)
-            except OSError as error:
-                reason = error
-                time.sleep(seconds)
-        raise WorkerDied(f"no fork-server can be started: {reason}") from reason
+            time.sleep(seconds)
+        try:
+            return Nursery(self.device, self.env)
+        except OSError as error:
+            raise WorkerDied(f"no fork-server can be started: {error}") from error
 
     def _fork_once(self, handler: str) -> Worker:
         search = self._nursery.wait_ready()

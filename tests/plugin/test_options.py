@@ -188,7 +188,8 @@ def test_a_failure_takes_one_line_of_the_summary_in_ci_as_well(repository, kerne
     monkeypatch.setenv("CI", "true")
     repository.solve("good", "def run(x, w):\n    return x\n")
     result = kernels("-k", "test_correct", "--tb=no")
-    summary = result.outlines[result.outlines.index(next(line for line in result.outlines if "short test" in line)) + 1 :]
+    start = next(number for number, line in enumerate(result.outlines) if "short test summary" in line)
+    summary = result.outlines[start + 1 :]
     assert len(summary) == 2, summary
     assert "test_correct[good-n4-w_0004] - RUNTIME_ERROR: y: shares memory with the input x" in summary[0]
 

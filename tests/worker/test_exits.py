@@ -281,7 +281,7 @@ def test_a_fork_server_that_cannot_be_started_is_said_and_tried_again(lab, tmp_p
             patch.setattr("pytest_flashinfer.worker.pool.Nursery", refused)
             patch.setattr("pytest_flashinfer.worker.pool._RETRY_SECONDS", (0.0, 0.0))
             for _ in range(2):
-                with pytest.raises(WorkerDied, match="no fork-server can be started.*temporarily"):
+                with pytest.raises(WorkerDied, match=r"no fork-server can be started: .* temporarily"):
                     lab.build(GOOD)
         assert alive_after(lab)
     finally:
