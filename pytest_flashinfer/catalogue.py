@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path
 
-    from pytest_flashinfer.data.faults import Fault
+    from pytest_flashinfer.data.faults import Fault, Lines
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.options import Options, Scope
 
@@ -29,6 +29,7 @@ class Entry:
     solution: Solution
     path: Path
     mark: pytest.MarkDecorator
+    lines: Lines  # of its file
 
 
 class Catalogue:
@@ -68,7 +69,9 @@ class Catalogue:
             solution = loaded.value
             if solution is not None:
                 facts = {"name": solution.name, "author": solution.author, "language": solution.language}
-                entries[_key(solution, entries)] = Entry(solution, loaded.path, pytest.mark.solution(**facts))
+                entries[_key(solution, entries)] = Entry(
+                    solution, loaded.path, pytest.mark.solution(**facts), loaded.lines
+                )
         return dict(sorted(entries.items()))
 
     def workloads(self, path: Path, definition: Definition) -> dict[str, Workload]:

@@ -29,6 +29,7 @@ class Declaration:
     flag: bool = False
     repeat: bool = False
     metavar: str | None = None
+    replayed: bool = True  # whether a failure needs it again: not what says which items run or where results go
 
     @property
     def key(self) -> str:
@@ -47,6 +48,14 @@ class Unreadable(argparse.ArgumentTypeError, ValueError):  # noqa: N818 - says w
 
 def _seed(text: str) -> int:
     return _whole(text, 0, (1 << 32) - 1)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    part, slash, parts = text.partition("/")
+    if not slash:
+        raise Unreadable(f"{text!r} is not of the form K/N, such as 1/4")
+    total = _whole(parts, 1)
+    return _whole(part, 1, total), total
 
 
 def _count(text: str) -> int:
@@ -178,13 +187,30 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "cold",
         choices=("cold", "warm"),
     ),
-    Declaration("traces", "string", "folder to which one trace line per evaluation is appended", None, metavar="DIR"),
+    Declaration(
+        "traces",
+        "string",
+        "folder to which one trace line per evaluation is appended",
+        None,
+        metavar="DIR",
+        replayed=False,
+    ),
     Declaration(
         "resume",
         "bool",
         "skip what --fib-traces already holds for the same solution content, card and versions",
         default=False,
         flag=True,
+        replayed=False,
+    ),
+    Declaration(
+        "shard",
+        "string",
+        "run the Kth of N parts of the solutions (K from 1), each solution in one part as a whole",
+        None,
+        parse=_shard,
+        metavar="K/N",
+        replayed=False,
     ),
     Declaration(
         "results",
@@ -192,6 +218,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "file for one benchmark result per solution and definition, at the end",
         None,
         metavar="FILE",
+        replayed=False,
     ),
     Declaration(
         "calls",
@@ -199,6 +226,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "kernel calling record of a model, or a folder of them: weighs the measured latencies by its kernel counts",
         repeat=True,
         metavar="FILE",
+        replayed=False,
     ),
 )
 

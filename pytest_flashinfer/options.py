@@ -42,6 +42,7 @@ class Options:
     cache: str
     traces: Path | None
     resume: bool
+    shard: tuple[int, int] | None
     results: Path | None
     calls: tuple[Path, ...]
 
@@ -80,11 +81,11 @@ def read(config: pytest.Config) -> Options:
 
 
 def replay(config: pytest.Config, node_id: str, options: Options) -> str:
-    """Return the command that runs one item again with the same inputs, with all options that were given."""
+    """Return the command that runs one item again with the same inputs and the options that matter to it."""
     words = ["pytest", node_id]
     for option in DECLARATIONS:
         given = _given(config, option)
-        if given is not None and option.dest != "seed":
+        if given is not None and option.replayed and option.dest != "seed":
             values = given if option.repeat else [given]
             words += [option.switch] if option.flag else [f"{option.switch}={value}" for value in values]
     return shlex.join([*words, f"--fib-seed={options.seed}"])

@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if not options.is_active(config):
         return
-    from pytest_flashinfer import fixtures
+    from pytest_flashinfer import actions, fixtures
     from pytest_flashinfer.recording import Records
     from pytest_flashinfer.session import FibSession
 
@@ -40,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
     config.pluginmanager.register(Records(session), "flashinfer-records")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
+    if settings.shard is not None:
+        from pytest_flashinfer.sharding import Shard
+
+        config.pluginmanager.register(Shard(*settings.shard), "flashinfer-shard")
+    if actions.wanted(config):
+        config.pluginmanager.register(actions.GitHub(config), "flashinfer-github")
 
 
 class FlashInferPlugin:
@@ -113,9 +119,27 @@ class FlashInferPlugin:
             kept = [pair for pair in item.user_properties if pair[0] != "status"]
             item.user_properties[:] = [*kept, ("status", verdict.status)]
         report = yield
+        if report.failed:
+            self._explain(item, report)
         if self.tracer is not None:
             self.tracer.note(item, report)
         return report
+
+    def _explain(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        """Say in the properties of a failed report which line of the solution it is about."""
+        benchmark = getattr(item, "funcargs", {}).get("benchmark")
+        if benchmark is not None and report.when == "call":
+            benchmark.skipped = True  # pytest-benchmark would warn of a fixture that a wrong kernel never got to use
+        key = getattr(getattr(item, "callspec", None), "params", {}).get("solution")
+        entry = getattr(item.parent, "solutions", {}).get(key)
+        if entry is not None:
+            from pytest_flashinfer import sources
+
+            facts = dict(report.user_properties)
+            path, line = sources.blamed(entry, str(facts.get("status")), report.longreprtext)
+            for properties in (item.user_properties, report.user_properties):  # junit reads those of the teardown
+                properties[:] = [pair for pair in properties if pair[0] != sources.PROPERTY]
+                properties.append((sources.PROPERTY, f"{path}:{line}"))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print one table per definition."""

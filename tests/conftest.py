@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     import pytest
 
 pytest_plugins = ["pytester"]
+for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+    os.environ.pop(name, None)  # the runs inside of tests are not those whose log and summary people read
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from .raised import shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -101,7 +103,7 @@ def decide(
     gives the status, all are in the details. An unknown kind of error or violation counts as `RUNTIME_ERROR`.
     """
     if error is not None:
-        return Verdict(_ERRORS.get(error.kind, "RUNTIME_ERROR"), _first_line(error.detail))
+        return Verdict(_ERRORS.get(error.kind, "RUNTIME_ERROR"), _first_line(error.detail), _where_raised(error))
     found = [(_VIOLATIONS.get(each.kind, "RUNTIME_ERROR"), each.message) for each in violations]
     found += [(_PROBLEMS[each.problem], each.text) for each in comparisons if not each.ok and each.problem]
     if reference_error is not None:
@@ -122,6 +124,11 @@ def decide(
         max_rel=max((each.max_rel for each in measured), default=None),
         share=max((each.share for each in measured), default=None),
     )
+
+
+def _where_raised(error: Failure) -> str:
+    """Return the lines of the solution that an exception passed through, where its process told them."""
+    return shown(str(getattr(error, "traceback", "")))
 
 
 def _first_line(text: str) -> str:

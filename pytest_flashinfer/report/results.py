@@ -73,12 +73,16 @@ class Standing:
     speedups: list[float] = field(default_factory=list)
     rooflines: list[float] = field(default_factory=list)
     bound_share: float | None = None
+    workloads: dict[str, bool] = field(default_factory=dict)  # whether all checks of a workload passed
 
     def add(self, result: Result) -> None:
         """Count one item."""
         if result.outcome == "skipped":
             return
         self.total += 1
+        if result.workload is not None:
+            right = result.outcome != "failed"
+            self.workloads[result.workload] = right and self.workloads.get(result.workload, True)
         if result.outcome == "failed":
             self.failures[result.status or "FAILED"] += 1
             return

@@ -4,45 +4,64 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.data.faults import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_flashinfer.report.results import Standing
 
-HEAD = ("solution", "author", "passed", "latency", "speedup (min..max)", "roofline", "bound", "failures")
+HEAD = ("solution", "author", "workloads", "latency", "speedup (min..max)", "roofline", "bound", "failures")
 DROPPED_WHEN_NARROW = ("roofline", "author", "bound")
+SHORTEST_NAME = 12  # characters that are left of a solution's name on a terminal too narrow for all of it
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 _LONG = 1000.0  # seconds, above which three digits would need an exponent
 
 
-def lines(tables: Mapping[str, Sequence[Standing]], width: int) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of all tables with whether a line tells of a failure; columns are dropped to fit `width`."""
+def lines(tables: Mapping[str, Sequence[Standing]], width: int) -> Iterator[tuple[str, str]]:
+    """Yield the lines of all tables with their colour (or ""); columns and ends of names are dropped to fit `width`."""
     for definition, rows in tables.items():
-        yield definition, False
-        cells = [dict(zip(HEAD, _cells(row), strict=True)) for row in rows]
+        yield definition, "bold"
+        cells = [dict(zip(HEAD, cells_of(row), strict=True)) for row in rows]
         columns = _columns(cells, width)
+        _shorten(cells, columns, width)
         sizes = {name: max(len(name), *(len(row[name]) for row in cells)) for name in columns}
-        yield "  " + "  ".join(name.ljust(sizes[name]) for name in columns).rstrip(), False
+        yield "  " + "  ".join(name.ljust(sizes[name]) for name in columns).rstrip(), ""
         for row, standing in zip(cells, rows, strict=True):
-            yield "  " + "  ".join(row[name].ljust(sizes[name]) for name in columns).rstrip(), bool(standing.failures)
+            text = "  " + "  ".join(row[name].ljust(sizes[name]) for name in columns).rstrip()
+            yield text, "red" if standing.failures else "green" if standing.total else "yellow"
+
+
+def _needed(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> int:
+    return sum(2 + max(len(column), *(len(row[column]) for row in cells)) for column in columns)
 
 
 def _columns(cells: list[dict[str, str]], width: int) -> list[str]:
-    columns = [name for name in HEAD if any(row[name] not in ("", "-") for row in cells)]
+    columns = [name for name in HEAD if name == HEAD[0] or any(row[name] not in ("", "-") for row in cells)]
     for name in DROPPED_WHEN_NARROW:
-        needed = sum(2 + max(len(column), *(len(row[column]) for row in cells)) for column in columns)
-        if needed > width and name in columns:
+        if _needed(cells, columns) > width and name in columns:
             columns.remove(name)
     return columns
 
 
-def _cells(row: Standing) -> tuple[str, ...]:
+def _shorten(cells: list[dict[str, str]], columns: Sequence[str], width: int) -> None:
+    """Cut the middle out of long names where a line would not fit: beginnings and ends tell solutions apart."""
+    longest = max(len(row[HEAD[0]]) for row in cells)
+    room = max(SHORTEST_NAME, longest - max(0, _needed(cells, columns) - width))
+    for row in cells:
+        name = row[HEAD[0]]
+        if len(name) > room:
+            row[HEAD[0]] = f"{name[: room - room // 2 - 2]}..{name[len(name) - room // 2 :]}"
+
+
+def cells_of(row: Standing) -> tuple[str, ...]:
+    """Return the texts of a row, in the order of `HEAD`; `-` for what is not known."""
     speedup = row.speedup
     roofline = max(row.rooflines, default=None)
     return (
-        row.solution,
-        row.author,
-        f"{row.passed}/{row.total}",
+        printable(row.solution),
+        printable(row.author),
+        f"{sum(row.workloads.values())}/{len(row.workloads)}" if row.workloads else "-",
         duration(row.latency),
         f"{speedup[0]:.2f}x ({speedup[1]:.2f}..{speedup[2]:.2f})" if speedup else "-",
         f"{roofline:.0%}" if roofline is not None else "-",

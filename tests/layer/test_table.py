@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -90,16 +91,16 @@ def test_any_table_can_be_written(results, width):
     assert [line for line, _ in lines if not line.startswith(" ")] == sorted(tables)
     assert len(lines) == sum(2 + len(rows) for rows in tables.values())
     failed = sum(bool(row.failures) for rows in tables.values() for row in rows)
-    assert sum(red for _, red in lines) == failed
+    assert [colour for _, colour in lines].count("red") == failed
 
 
 def test_columns_line_up():
     results = [result(latency=1e-3, speedup=2.0), result(solution="another_one", latency=2e-3, speedup=1.0)]
     head, *rows = text(results)[1:]
-    assert head.split() == ["solution", "author", "passed", "latency", "speedup", "(min..max)"]
+    assert head.split() == ["solution", "author", "workloads", "latency", "speedup", "(min..max)"]
     assert [row.split()[0] for row in rows] == ["x", "another_one"]
     assert {row.index("me") for row in rows} == {head.index("author")}
-    assert {row.index("1/1") for row in rows} == {head.index("passed")}
+    assert {row.index("1/1") for row in rows} == {head.index("workloads")}
 
 
 def test_columns_that_say_nothing_are_left_out():
@@ -115,7 +116,7 @@ def test_a_narrow_terminal_loses_columns_one_by_one():
         {"author"},
         {"bound"},
     ]
-    assert {"solution", "passed", "latency", "speedup", "failures"} <= set(text(results, 10)[1].split())
+    assert {"solution", "workloads", "latency", "speedup", "failures"} <= set(text(results, 10)[1].split())
 
 
 @pytest.mark.parametrize("width", range(60, 120, 7))
@@ -167,6 +168,23 @@ def test_records_come_from_the_properties_of_a_report():
     found = Result.from_properties([list(pair) for pair in properties.items()], "passed", "")
     assert (found.definition, found.workload, found.latency, found.speedup) == ("d", "w", 1e-3, 2.0)
     assert Result.from_properties([("status", "PASSED")], "passed", "") is None
+
+
+def test_a_workload_passed_if_all_its_checks_did():
+    results = [result(), result("failed", status="TIMEOUT"), result(), replace(result(), workload="v")]
+    results += [replace(result("failed"), workload=None)]  # test_sizes
+    assert text(results)[2].split()[2] == "1/2"
+
+
+def test_long_names_keep_their_ends_on_a_narrow_terminal():
+    names = [f"a_kernel_with_a_rather_long_name_of_version_{number}" for number in range(2)]
+    rows = text([result(solution=name, latency=1e-3) for name in names], 40)[2:]
+    assert all(len(row) <= 40 for row in rows)
+    assert [row.split()[0][-2:] for row in rows] == ["_0", "_1"]
+
+
+def test_a_name_cannot_write_a_line_of_its_own():
+    assert len(text([result(solution="x\n::error::gone")])) == 3
 
 
 def test_a_standing_of_nothing():

@@ -1,0 +1,123 @@
+"""The tables in GitHub's Markdown: for the summary of a job and for a comment on a pull request.
+
+Names, sources and logs are strangers': each is written so that it is text and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.report.results import standings
+from pytest_flashinfer.report.table import HEAD, cells_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_flashinfer.report.results import Result, Standing
+
+LIMIT = 1_000_000  # bytes; GitHub drops a job's summary of more than 1 MiB as a whole
+COMMENT_LIMIT = 60_000  # bytes; a comment may have 65,536 characters
+LONGEST_CELL, LONGEST_FAILURE = 200, 4000  # characters
+SHARES = {"failures": 0.4, "details": 0.3}  # of the room, at most; what they leave belongs to the tables
+_ROOM_FOR_NOTES = 400
+_PLAIN = re.compile(r"[^A-Za-z0-9 .,=+%/-]")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def summary(results: Sequence[Result], limit: int = LIMIT, more: Sequence[str] = ()) -> str:
+    """Return the whole text, at most `limit` bytes of UTF-8; what does not fit is counted. Empty without results.
+
+    Failures come first, then `more` (finished blocks of Markdown), then one table per definition, best first.
+    """
+    tables = standings(results)
+    if not tables:
+        return ""
+    room = limit - _ROOM_FOR_NOTES
+    head = _headline(tables)
+    room -= _size(head)
+    failures = _fit(list(_failure_rows(tables, results)), int(SHARES["failures"] * room), "wrong solution")
+    details = _fit(list(_details(results)), int(SHARES["details"] * room), "failure's text")
+    rest = room - _size(failures) - _size(details)
+    return "".join([head, failures, details, _fit([*more, *map(_table, tables.items())], rest, "table")])
+
+
+def cell(text: str) -> str:
+    """Return a stranger's text for a cell of a table: one line, no Markdown, no HTML, no mention of anybody."""
+    short = text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}..."
+    plain = _PLAIN.sub(lambda match: f"&#{ord(match[0])};", " ".join(_UNSEEN.sub("?", short).split()))
+    return f"<code>{plain}</code>" if plain else ""
+
+
+def fenced(text: str) -> str:
+    """Return a text as a block of code whose end it cannot write."""
+    clean = _UNSEEN.sub("?", text.replace("\r\n", "\n")).strip("\n")
+    ticks = max([2, *map(len, re.findall(r"`+", clean))]) + 1
+    return f"{'`' * ticks}text\n{clean}\n{'`' * ticks}\n"
+
+
+def rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a table; cells are Markdown already."""
+    lines = [head, ["---"] * len(head), *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _headline(tables: Mapping[str, Sequence[Standing]]) -> str:
+    ran = [row for table in tables.values() for row in table if row.total]
+    right = sum(not row.failures for row in ran)
+    word = "definition" if len(tables) == 1 else "definitions"
+    return f"## Kernels: {right} of {len(ran)} solutions right, {len(tables)} {word}\n\n"
+
+
+def _failure_rows(tables: Mapping[str, Sequence[Standing]], results: Sequence[Result]) -> Iterator[str]:
+    messages: dict[tuple[str, str], str] = {}
+    for result in results:
+        if result.outcome == "failed":
+            messages.setdefault((result.definition, result.solution), result.message)
+    wrong = [(name, row) for name, table in tables.items() for row in table if row.failures]
+    if not wrong:
+        return
+    head = ("definition", "solution", "author", "failures", "the first")
+    yield f"### Failures\n\n{rows(head, [])}"
+    for name, row in wrong:
+        kinds = ", ".join(f"{count} {cell(status)}" for status, count in sorted(row.failures.items()))
+        cells = (cell(name), cell(row.solution), cell(row.author), kinds, cell(messages[name, row.solution]))
+        yield f"| {' | '.join(cells)} |\n"
+
+
+def _details(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the text of the first failure of each solution."""
+    seen: set[tuple[str, str]] = set()
+    for result in results:
+        key = (result.definition, result.solution)
+        if result.outcome != "failed" or key in seen or not result.details:
+            continue
+        seen.add(key)
+        title = f"{cell(result.definition)} {cell(result.solution)} {cell(result.check)}"
+        text = result.details
+        short = text if len(text) <= LONGEST_FAILURE else f"{text[:LONGEST_FAILURE]}\n..."
+        yield f"\n<details><summary>{title}</summary>\n\n{fenced(short)}\n</details>\n"
+
+
+def _table(pair: tuple[str, Sequence[Standing]]) -> str:
+    name, standing = pair
+    body = [list(cells_of(row)) for row in standing]
+    keep = [number for number in range(len(HEAD)) if number == 0 or any(row[number] not in ("", "-") for row in body)]
+    lines = [[cell(row[i]) if i <= 1 or i == len(HEAD) - 1 else row[i] for i in keep] for row in body]
+    return f"\n### {cell(name)}\n\n{rows([HEAD[i] for i in keep], lines)}"
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _fit(blocks: Sequence[str], room: int, what: str) -> str:
+    """Join the blocks that fit; the rest is counted."""
+    taken: list[str] = []
+    for number, block in enumerate(blocks):
+        room -= _size(block)
+        if room < 0:
+            left = len(blocks) - number
+            return "".join([*taken, f"\n{left} more {what}{'' if left == 1 else 's'} left out: the log has them.\n"])
+        taken.append(block)
+    return "".join(taken)

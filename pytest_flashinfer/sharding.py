@@ -1,0 +1,62 @@
+"""`--fib-shard=K/N`: the part of a run that one of several machines does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pytest
+
+from pytest_flashinfer.collect import DefinitionFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Shard:
+    """Deselects what other parts run.
+
+    The part of a solution follows from its definition's name and its rank among that definition's solutions, and from
+    nothing else: whatever -k, --lf or the order of files say in one part, no item is run twice and none is left out.
+    """
+
+    def __init__(self, part: int, parts: int) -> None:
+        self.part = part
+        self.parts = parts
+        self.left_out = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep the items of this part."""
+        kept = set(self._kept(items))
+        others = [item for item in items if item not in kept]
+        if others:
+            self.left_out = len(others)
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if item in kept]
+
+    def _kept(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
+        for item in items:
+            if place_of(item) % self.parts == self.part - 1:
+                yield item
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Count a part without items as a success: there are more machines than solutions."""
+        controls_others = getattr(session.config.option, "dist", "no") != "no"
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and (self.left_out or controls_others):
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_report_header(self) -> str:
+        """Say which part this is."""
+        return f"flashinfer: part {self.part} of {self.parts}"
+
+
+def place_of(item: pytest.Item) -> int:
+    """Return a number that all items of one solution share; the solutions of one definition have numbers in a row."""
+    file = item.getparent(DefinitionFile)
+    if file is None or file.definition is None:
+        return crc32(item.nodeid.partition("::")[0].encode())
+    start = crc32(file.definition.name.encode())
+    key = getattr(getattr(item, "callspec", None), "params", {}).get("solution")
+    return start if key is None else start + 1 + list(file.solutions).index(key)

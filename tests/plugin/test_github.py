@@ -1,0 +1,99 @@
+"""A run on GitHub Actions: annotations at the solution's line, a summary, and a log that obeys no stranger."""
+
+import re
+
+import pytest
+
+from .repository import WRONG, Repository
+
+RAISES = "def run(x, w):\n    print('::error::forged')\n    print('##[add-path]/evil')\n    return x.nothing\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    made = Repository(tmp_path_factory.mktemp("github"))
+    made.define()
+    made.sizes(4)
+    made.solve()
+    made.solve("wrong", WRONG)
+    made.write("solutions/raises.py", f"definition = 'scale_add_h8'\n\n\n{RAISES}")
+    made.write("solutions/kit/config.toml", KIT)
+    made.write("solutions/kit/solution/python/helper.py", "def work(x):\n    raise ValueError('odd')\n")
+    made.write("solutions/kit/solution/python/main.py", "from .helper import work\n\n\ndef run(x, w):\n    return work(x)\n")
+    made.write("summary.md", "# before\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GITHUB_ACTIONS", "true")
+        patch.setenv("GITHUB_WORKSPACE", str(made.root))
+        patch.setenv("GITHUB_STEP_SUMMARY", str(made.root / "summary.md"))
+        done = made.run("-k", "test_correct or test_speed", "-rA")
+    return made, done
+
+
+KIT = """
+[solution]
+name = "kit"
+definition = "scale_add_h8"
+author = "me"
+[build]
+language = "python"
+entry_point = "main.py::run"
+destination_passing_style = false
+"""
+
+
+def annotations(output):
+    return dict(re.findall(r"^::error file=([^,]+,line=\d+),title=([^:]+)::", output, re.MULTILINE))
+
+
+def test_annotations_point_at_the_line(run):
+    made, done = run
+    lines = (made.root / "solutions/tests/scale_add_h8/wrong.json").read_text().splitlines()
+    [content] = [number for number, line in enumerate(lines, 1) if '"content"' in line]
+    assert annotations(done.output) == {
+        f"solutions/tests/scale_add_h8/wrong.json,line={content}": "INCORRECT_NUMERICAL%3A wrong of scale_add_h8",
+        "solutions/raises.py,line=7": "RUNTIME_ERROR%3A raises of scale_add_h8",
+        "solutions/kit/solution/python/helper.py,line=2": "RUNTIME_ERROR%3A kit of scale_add_h8",
+    }
+
+
+def test_the_runner_obeys_nothing_before_the_end(run):
+    _, done = run
+    token = re.match(r"::stop-commands::(\w{32})\n", done.output)[1]
+    held, resumed, after = done.output.partition(f"\n::{token}::\n")
+    assert resumed
+    assert "::error::forged" in held
+    assert "##[add-path]" in held
+    assert all(line.startswith("::error file=") for line in after.splitlines() if line)
+
+
+def test_the_summary_is_appended(run):
+    made, _ = run
+    text = (made.root / "summary.md").read_text()
+    assert text.startswith("# before\n## Kernels: 1 of 4 solutions right, 1 definition\n")
+    assert text.index("### Failures") < text.index("### <code>scale&#95;add&#95;h8</code>")
+
+
+def test_the_line_is_in_the_junit_report_too(run):
+    made, done = run
+    assert done["test_correct[raises-"].properties["fib_source"] == f"{made.root / 'solutions/raises.py'}:7"
+    assert "fib_source" not in done["test_correct[good-"].properties
+    assert float(done["test_speed[good-"].properties["latency_s"]) > 0
+    assert float(done["test_speed[good-"].properties["speedup"]) > 0
+
+
+def test_a_failure_shows_the_lines_that_raised(run):
+    _, done = run
+    text = done["test_correct[kit-"].text
+    assert "\n  at main.py:5 in run: return work(x)\n  at helper.py:2 in work: raise ValueError('odd')\n" in text
+
+
+def test_a_full_summary_is_left_alone(repository, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(repository.write("full.md", "x" * 1_000_000)))
+    repository.solve("wrong", WRONG)
+    repository.run("-k", "test_correct")
+    assert (repository.root / "full.md").stat().st_size < 1 << 20
+
+
+def test_elsewhere_nothing_is_said(repository):
+    repository.solve("wrong", WRONG)
+    assert "::" not in repository.run("-k", "test_schema").output.replace("json::", "")

@@ -1,0 +1,57 @@
+"""--fib-shard: parts that together are the whole, each solution in one of them."""
+
+import pytest
+
+from .repository import QUICK
+
+
+@pytest.fixture
+def many(repository):
+    for name in ("best", "fast", "other", "wide"):
+        repository.solve(name)
+    repository.define(name="second_h8")
+    repository.sizes(4, name="second_h8")
+    repository.solve("lone", of="second_h8")
+    return repository
+
+
+def solution_of(node_id):
+    inside = node_id.partition("[")[2]
+    return node_id.partition("::")[0], inside.partition("-n4")[0].rstrip("]") if "test_reference" not in node_id else ""
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_the_parts_are_the_whole_and_no_solution_is_in_two(many, collected, parts):
+    whole = collected()
+    found = [collected(f"--fib-shard={part}/{parts}") for part in range(1, parts + 1)]
+    assert sorted(sum(found, [])) == sorted(whole)
+    assert all(found)
+    solutions = [{solution_of(item) for item in part} - {(item.partition("::")[0], "") for item in part} for part in found]
+    assert sum(map(len, solutions)) == len(set.union(*solutions)) == 6
+
+
+def test_a_part_does_not_depend_on_what_else_is_selected(many, collected):
+    one = set(collected("--fib-shard=1/2"))
+    assert set(collected("--fib-shard=1/2", "-k", "test_correct")) == {item for item in one if "test_correct" in item}
+
+
+def test_more_parts_than_solutions_is_no_error(repository, pytester):
+    codes = {}
+    for part in range(1, 8):
+        result = pytester.runpytest_inprocess(
+            "--fib-solutions=solutions", *QUICK, f"--fib-shard={part}/7", "-k", "test_schema"
+        )
+        codes[part] = (result.ret, result.parseoutcomes().get("passed", 0))
+    assert {code for code, _ in codes.values()} == {0}
+    assert sum(passed for _, passed in codes.values()) == 1
+
+
+def test_the_header_says_which_part(repository, kernels):
+    kernels("--collect-only", "--fib-shard=2/3").stdout.fnmatch_lines(["flashinfer: part 2 of 3"])
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0"])
+def test_what_is_no_part_is_a_usage_error(repository, kernels, text):
+    result = kernels(f"--fib-shard={text}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--fib-shard*"])

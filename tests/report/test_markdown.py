@@ -1,0 +1,91 @@
+"""Tables in Markdown: failures first, no larger than GitHub takes, and strangers' texts are text."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_flashinfer.report import markdown
+from pytest_flashinfer.report.results import Result
+
+HOSTILE = [
+    "| a | b |",
+    "</code></details><script>alert(1)</script>",
+    "`code` **bold** [link](javascript:alert(1)) ![](https://tracker)",
+    "@everybody #1 https://evil.example",
+    "two\nlines\r\nand \x1b[31m\u202e",
+    "```\n# heading\n```",
+    "&lt;img src=x onerror=alert(1)&gt;",
+]
+
+
+def result(outcome="passed", *, solution="s", definition="d", details="", **more):
+    message = details.partition("\n")[0]
+    return Result(definition, solution, "me", "test_correct", "w", outcome, message=message, details=details, **more)
+
+
+def test_failures_come_before_tables_and_best_comes_first():
+    text = markdown.summary([
+        result(solution="slow", latency=2e-3, speedup=1.5),
+        result(solution="fast", latency=1e-3, speedup=3.0),
+        result("failed", solution="wrong", status="TIMEOUT", details="TIMEOUT: no answer\n  case: n=1"),
+    ])
+    assert text.startswith("## Kernels: 2 of 3 solutions right, 1 definition\n")
+    order = ["### Failures", "TIMEOUT&#58; no answer", "  case: n=1", "### <code>d</code>", "fast", "slow", "wrong"]
+    places = [text.index(word, text.index("### <code>d") if word in ("fast", "slow") else 0) for word in order[:-1]]
+    assert places == sorted(places)
+    assert text.rindex("wrong") > text.rindex("slow")
+
+
+def test_nothing_is_written_of_nothing():
+    assert markdown.summary([]) == ""
+
+
+def test_a_run_without_failures_has_no_such_heading():
+    assert "Failures" not in markdown.summary([result()])
+
+
+@given(st.sampled_from(HOSTILE) | st.text(max_size=300))
+def test_a_cell_is_one_line_of_text(text):
+    found = markdown.cell(text)
+    assert "\n" not in found
+    inner = found.removeprefix("<code>").removesuffix("</code>")
+    assert not set("|<>`*_[]!@:\\~") & set(inner)
+    assert not re.search(r"&(?!#\d+;)|(?<!&)#", inner)
+
+
+@given(st.sampled_from(HOSTILE) | st.text(alphabet="`~a\n \r", max_size=60))
+def test_a_block_of_code_ends_where_it_should(text):
+    fence, *inner, last = markdown.fenced(text).rstrip("\n").split("\n")
+    ticks = fence.removesuffix("text")
+    assert set(ticks) == {"`"}
+    assert last == ticks
+    assert not any(ticks in line for line in inner)
+
+
+def test_hostile_names_and_texts_make_no_structure():
+    results = [result("failed", solution=text, definition=text, details=text, status="FAILED") for text in HOSTILE]
+    text = markdown.summary(results)
+    outside = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert "<script" not in outside
+    assert "<img" not in outside
+    assert "javascript:" not in outside
+    assert outside.count("### ") == 1 + len(HOSTILE)
+
+
+def test_a_large_run_fits_and_says_what_is_left_out():
+    long = "INCORRECT_NUMERICAL: " + "x" * 3000
+    results = [
+        result("failed", solution=f"s{n}", definition=f"d{n % 700}", details=long, status="INCORRECT_NUMERICAL")
+        for n in range(3000)
+    ]
+    text = markdown.summary(results)
+    assert len(text.encode()) <= markdown.LIMIT < 1 << 20
+    assert len(re.findall(r"more (wrong solution|failure's text|table)s left out", text)) >= 1
+    assert "Kernels: 0 of 3000 solutions right" in text
+
+
+@given(st.integers(0, 5000))
+def test_any_limit_holds(limit):
+    results = [result("failed", solution=f"s{n}", details="text " * 50) for n in range(20)]
+    assert len(markdown.summary(results, limit).encode()) <= max(limit, 600)
