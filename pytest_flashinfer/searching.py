@@ -76,6 +76,7 @@ class SizeSearch:
         self.stated = definition
         self.definition = pinned(definition, self.listed)
         self.options = options
+        self.progress = session.progress
         self.layouts: tuple[Layout, ...] = ("contiguous",)
         if options.layouts == "strided":
             self.layouts += ("strided",)
@@ -92,6 +93,7 @@ class SizeSearch:
         pace = Pace()
 
         def outcome(drawn: Drawn) -> Exception | None:
+            self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
             try:
                 with pace:
                     check(*drawn, repeat=pace.repeat)
@@ -112,6 +114,8 @@ class SizeSearch:
                 found = self._search(outcome).run()
         except Unsatisfiable as error:
             pytest.skip(str(error))
+        finally:
+            self.progress.clear()
         for name, value in (("tried", found.tried), ("out_of_time", found.out_of_time)):
             Record(self.item).set(name, value)
         if found.failure is not None:

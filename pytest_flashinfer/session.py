@@ -16,6 +16,7 @@ from pytest_flashinfer import options
 from pytest_flashinfer.build import requirements
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
+from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.worker import device as devices
 
@@ -45,6 +46,7 @@ class FibSession:
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
         self._explicit_tolerances()  # a spelling that cannot be read ends the run before it starts
+        self.progress = Progress(config)
         self._pool: Pool | None = None
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
         self._latencies: dict[tuple[Path, str], float | None] = {}
@@ -110,7 +112,7 @@ class FibSession:
         if reason is not None:
             pytest.skip(f"{key}: {reason}")
         limits = {"timeout": self.options.timeout, "build_timeout": self.options.build_timeout}
-        return UnderTest(Kernel(self.judge, definition, solution, **limits))
+        return UnderTest(Kernel(self.judge, definition, solution, **limits), self.progress)
 
     def why_not(self, solution: Solution) -> str | None:
         """Return why a solution cannot run on this machine, or `None`."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_flashinfer.data.model import Solution
+    from pytest_flashinfer.report.progress import Progress
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.kernel import Kernel
     from pytest_flashinfer.worker.runner import Cache
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 class UnderTest:
     """Calls one solution in its own process; `log` is what it printed since it was last taken."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
         self.kernel = kernel
+        self.progress = progress
         self.log = ""
 
     @property
@@ -38,6 +40,7 @@ class UnderTest:
         todo = list(cases)
         calls: list[Call] = []
         try:
+            self._build()
             for result in self.kernel.calls(todo, cache=cache):
                 calls.append(Call(todo[len(calls)], result))
                 self.log += result.log
@@ -50,6 +53,12 @@ class UnderTest:
             done = calls[: len(todo) - 1]
             return [*done, Call(todo[len(done)], error=error)]
         return calls
+
+    def _build(self) -> None:
+        """Have the solution built where it is not; compilers take their time, and somebody may be waiting."""
+        if self.progress is not None and not self.kernel.built:
+            with self.progress.doing(f"building {self.solution.name}"):
+                self.kernel.build()
 
     def take_log(self) -> str:
         """Return what was printed, and forget it."""

@@ -57,7 +57,8 @@ class Timing:
         warm = kernel.run([first])
         if warm[-1].error is not None:
             return warm
-        self.session.pool.quiet()
+        with self.session.progress.doing("waiting for the card"):
+            self.session.pool.quiet()
         rounds = LARGE_ROUNDS if first.nbytes > LARGE_BYTES else ROUNDS[self.session.device.kind]
         if self.session.device.kind == "cpu" and warm[-1].result is not None and warm[-1].result.host_seconds > SLOW:
             rounds = SLOW_ROUNDS

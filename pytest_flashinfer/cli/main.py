@@ -6,9 +6,9 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.cli import convert, validate
+from pytest_flashinfer.cli import convert, merge, validate
 from pytest_flashinfer.data.faults import printable
 from pytest_flashinfer.data.schema import NAMES, schema_text
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it exits
         return FINE
-    except convert.CannotConvertError as error:
+    except (convert.CannotConvertError, merge.CannotMergeError) as error:
         _say(str(error))
         return USAGE
     except OSError as error:
@@ -49,7 +49,7 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pytest_flashinfer",
-        description="Read, check and rewrite definitions, workloads, traces and solutions. Nothing of them is run.",
+        description="Read, check, rewrite and join definitions, workloads, solutions and results. Nothing is run.",
         epilog=EPILOG,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -66,7 +66,17 @@ def _parser() -> argparse.ArgumentParser:
     three = commands.add_parser("schema", help="print a JSON Schema")
     three.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     three.set_defaults(run=lambda given: _print_schema(given.name))
+    _add_merge(commands)
     return parser
+
+
+def _add_merge(commands: Any) -> None:
+    four = commands.add_parser("merge", help="put together what the parts of a run left", epilog=EPILOG)
+    four.add_argument("sources", type=Path, nargs="+", metavar="DIR", help="folder that one part left")
+    four.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="folder to write to")
+    four.add_argument("--baseline", type=Path, metavar="FILE", help="pytest-benchmark's JSON of an earlier run")
+    four.add_argument("--limit", type=int, metavar="BYTES", help="size of summary.md, at most (default: GitHub's)")
+    four.set_defaults(run=lambda given: merge.run(given.sources, given.output, given.baseline, given.limit))
 
 
 def _print_schema(name: str) -> int:

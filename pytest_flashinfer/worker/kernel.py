@@ -78,7 +78,7 @@ class Kernel:
         """Return the runner of a live worker, building first where there is none."""
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        if self._runner is not None and self._worker is not None and self._worker.alive:
+        if self._runner is not None and self.built:
             return self._runner
         self.close()
         self._worker = self.pool.worker()
@@ -118,6 +118,11 @@ class Kernel:
             yield result
         runner.settle()
         runner.read_clock()
+
+    @property
+    def built(self) -> bool:
+        """Whether there is a live process that holds the solution."""
+        return self._runner is not None and self._worker is not None and self._worker.alive
 
     @property
     def build_failed(self) -> bool:

@@ -152,7 +152,10 @@ class Item(SimpleNamespace):
 
 def search(*, item=None, definition=ROWS, listed=(), **options):
     options = {"layouts": "contiguous", "examples": 30, "seconds": 30.0, "seed": 1, "save_failures": False} | options
-    session = SimpleNamespace(options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"))
+    progress = SimpleNamespace(step=lambda text: None, clear=lambda: None)
+    session = SimpleNamespace(
+        options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress
+    )
     return SizeSearch(item or Item(), definition, listed, session)
 
 

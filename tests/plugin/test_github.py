@@ -19,7 +19,8 @@ def run(tmp_path_factory):
     made.write("solutions/raises.py", f"definition = 'scale_add_h8'\n\n\n{RAISES}")
     made.write("solutions/kit/config.toml", KIT)
     made.write("solutions/kit/solution/python/helper.py", "def work(x):\n    raise ValueError('odd')\n")
-    made.write("solutions/kit/solution/python/main.py", "from .helper import work\n\n\ndef run(x, w):\n    return work(x)\n")
+    main = "from .helper import work\n\n\ndef run(x, w):\n    return work(x)\n"
+    made.write("solutions/kit/solution/python/main.py", main)
     made.write("summary.md", "# before\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GITHUB_ACTIONS", "true")

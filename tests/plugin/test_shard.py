@@ -1,6 +1,10 @@
 """--fib-shard: parts that together are the whole, each solution in one of them."""
 
+import json
+
 import pytest
+
+from pytest_flashinfer.cli.main import main
 
 from .repository import QUICK
 
@@ -24,9 +28,9 @@ def solution_of(node_id):
 def test_the_parts_are_the_whole_and_no_solution_is_in_two(many, collected, parts):
     whole = collected()
     found = [collected(f"--fib-shard={part}/{parts}") for part in range(1, parts + 1)]
-    assert sorted(sum(found, [])) == sorted(whole)
+    assert sorted(item for part in found for item in part) == sorted(whole)
     assert all(found)
-    solutions = [{solution_of(item) for item in part} - {(item.partition("::")[0], "") for item in part} for part in found]
+    solutions = [{solution_of(item) for item in part if solution_of(item)[1]} for part in found]
     assert sum(map(len, solutions)) == len(set.union(*solutions)) == 6
 
 
@@ -44,6 +48,22 @@ def test_more_parts_than_solutions_is_no_error(repository, pytester):
         codes[part] = (result.ret, result.parseoutcomes().get("passed", 0))
     assert {code for code, _ in codes.values()} == {0}
     assert sum(passed for _, passed in codes.values()) == 1
+
+
+def test_the_parts_of_a_run_are_put_together(many):
+    for part in (1, 2):
+        folder = f"parts/{part}"
+        many.write(f"{folder}/empty", "")
+        done = many.run(
+            *("-k", "test_speed or test_schema", f"--fib-shard={part}/2", f"--fib-traces={folder}/traces"),
+            *(f"--benchmark-json={folder}/benchmark.json", f"--junitxml={folder}/kernels.xml"),
+        )
+        assert done.code == 0
+    parts, out = [str(many.root / f"parts/{part}") for part in (1, 2)], many.root / "merged"
+    assert main(["merge", *parts, "-o", str(out)]) == 0
+    assert len(json.loads((out / "benchmark.json").read_text())["benchmarks"]) == 6
+    assert len((out / "traces/elementwise/scale_add_h8.jsonl").read_text().splitlines()) == 5
+    assert "Kernels: 6 of 6 solutions right, 2 definitions" in (out / "summary.md").read_text()
 
 
 def test_the_header_says_which_part(repository, kernels):

@@ -12,7 +12,7 @@ def rows(output):
 def test_a_call_that_passed_before_a_broken_teardown_counts_once(repository):
     repository.write(
         "definitions/elementwise/conftest.py",
-        "import pytest\n\n@pytest.fixture\ndef inputs(inputs):\n    yield inputs\n    raise OSError('the disk is full')\n",
+        "import pytest\n\n@pytest.fixture\ndef inputs(inputs):\n    yield inputs\n    raise OSError('disk full')\n",
     )
     done = repository.run("-k", "test_correct")
     assert "1 passed" in done.output
@@ -34,7 +34,7 @@ def test_best_first_and_workloads_passed(repository):
     done = repository.run("-k", "test_correct", "--fib-scope=full")
     found = rows(done.output)
     assert list(found) == ["solution", "good", "some"]
-    assert (found["good"][2], found["some"][2:4]) == ("2/2", ["1/2", "100%"])
+    assert (found["good"][2], found["some"][2]) == ("2/2", "1/2")
 
 
 def test_a_quiet_run_has_no_table(repository):

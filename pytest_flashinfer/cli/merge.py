@@ -1,0 +1,120 @@
+"""`merge IN... -o OUT`: what the parts of a run left, as one run would have left it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+from pytest_flashinfer.data.faults import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+SUMMARY = "summary.md"
+
+
+class CannotMergeError(Exception):
+    """The parts do not go together; the message is one line."""
+
+
+def run(sources: Sequence[Path], target: Path, baseline: Path | None = None, limit: int | None = None) -> int:
+    """Join files of the same relative path and write them below `target`, with a summary of all that was tested.
+
+    Lines of `.jsonl` follow each other, each once; the benchmarks of pytest-benchmark's `.json` and the tests of junit
+    `.xml` are put together. `baseline` is a `.json` of pytest-benchmark to compare with; one that is not there is
+    said and passed over, since the first run has none. Raises CannotMergeError and OSError.
+    """
+    from pytest_flashinfer.report import compared, junit, markdown
+
+    files = _files(sources, target)
+    written = {path: _joined(path, parts) for path, parts in files.items()}
+    for path, text in written.items():
+        _write(target / path, text)
+    results = [each for path in written if path.endswith(".xml") for each in junit.results(written[path])]
+    documents = [json.loads(text) for path, text in written.items() if path.endswith(".json")]
+    more = compared.block(earlier, documents) if (earlier := _read(baseline)) is not None else ""
+    text = markdown.summary(results, markdown.LIMIT if limit is None else limit, [more] if more else [])
+    if text:
+        _write(target / SUMMARY, text)
+    sys.stdout.write(f"{len(written)} files of {len(sources)} parts, {len(results)} results of solutions: {target}\n")
+    return 0
+
+
+def _read(baseline: Path | None) -> dict[str, Any] | None:
+    if baseline is None:
+        return None
+    if not baseline.is_file():
+        sys.stderr.write(f"warning: no baseline: {baseline} does not exist\n")
+        return None
+    document: dict[str, Any] = json.loads(_benchmarks([baseline]))
+    return document
+
+
+def _files(sources: Iterable[Path], target: Path) -> dict[str, list[Path]]:
+    """Sort what the parts left by relative path; files of other kinds are left where they are."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for source in sources:
+        if not source.is_dir():
+            raise CannotMergeError(f"{source}: no folder; name the folders that the parts left")
+        for path in sorted(source.rglob("*")):
+            inside = path.is_relative_to(target)
+            if not inside and path.is_file() and path.suffix in _JOIN:
+                found[path.relative_to(source).as_posix()].append(path)
+    if not found:
+        raise CannotMergeError(f"{', '.join(map(str, sources))}: no .jsonl, .json or .xml file in there")
+    return dict(sorted(found.items()))
+
+
+def _joined(name: str, parts: Sequence[Path]) -> str:
+    join = _JOIN[parts[0].suffix]
+    try:
+        return join(parts)
+    except (ValueError, KeyError, TypeError, AttributeError, ET.ParseError) as error:
+        raise CannotMergeError(f"{name}: {printable(str(error))} (in one of {len(parts)} parts)") from error
+
+
+def _lines(parts: Sequence[Path]) -> str:
+    lines = [line for path in parts for line in path.read_text("utf-8").splitlines() if line.strip()]
+    return "".join(f"{line}\n" for line in dict.fromkeys(lines))
+
+
+def _benchmarks(parts: Sequence[Path]) -> str:
+    """Join JSON of pytest-benchmark; the same benchmark twice, or another card, cannot be one run."""
+    documents: list[dict[str, Any]] = [json.loads(path.read_text("utf-8")) for path in parts]
+    names: dict[str, Path] = {}
+    cards: dict[str, Path] = {}
+    for path, document in zip(parts, documents, strict=True):
+        for each in document["benchmarks"]:
+            name, card = each["fullname"], str(each.get("extra_info", {}).get("device"))
+            cards.setdefault(card, path)
+            if names.setdefault(name, path) != path:
+                raise CannotMergeError(f"{name} is in {names[name]} and in {path}: were they parts of one run?")
+    if len(cards) > 1:
+        told = " and ".join(f"{card} ({path})" for card, path in sorted(cards.items()))
+        raise CannotMergeError(f"timed on different devices, which nobody can compare: {told}")
+    benchmarks = [each for document in documents for each in document["benchmarks"]]
+    merged = {**documents[0], "benchmarks": sorted(benchmarks, key=lambda each: str(each["fullname"]))}
+    return json.dumps(merged, indent=4) + "\n"
+
+
+def _junit(parts: Sequence[Path]) -> str:
+    root = ET.Element("testsuites")
+    for path in parts:
+        document = ET.parse(path).getroot()  # noqa: S314 - of a run of our own
+        root.extend([document] if document.tag == "testsuite" else list(document.iter("testsuite")))
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+_JOIN = {".jsonl": _lines, ".json": _benchmarks, ".xml": _junit}
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8", errors="replace")
+    unfinished.replace(path)

@@ -1,0 +1,32 @@
+"""Reading outcomes back from a junit report of pytest, whose properties say what each test was about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from pytest_flashinfer.report.results import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
+_NUMBERS = ("latency_s", "speedup", "roofline", "bound_share", "reference_s", "max_abs")
+
+
+def results(text: str) -> Iterator[Result]:
+    """Yield the records of all tests of solutions in a report. Raises `xml.etree.ElementTree.ParseError`."""
+    for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - of a run of our own
+        properties: dict[str, object] = {
+            str(each.get("name")): each.get("value", "") for each in case.iter("property")
+        }
+        for name in _NUMBERS:
+            if name in properties:
+                properties[name] = float(str(properties[name]))
+        ended = next((each for each in case if each.tag in _OUTCOMES), None)
+        outcome = _OUTCOMES[ended.tag] if ended is not None else "passed"
+        if outcome == "failed" and properties.get("status") == "PASSED":
+            properties["status"] = "ERROR"  # of the teardown
+        found = Result.from_properties(properties.items(), outcome, (ended.text or "") if ended is not None else "")
+        if found is not None:
+            yield found

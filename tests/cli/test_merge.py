@@ -1,0 +1,112 @@
+"""`merge`: the parts of a run put together, or one line that says why they do not go together."""
+
+import json
+
+import pytest
+
+from pytest_flashinfer.cli.main import main
+
+CASE = """<testcase classname="d" name="test_speed[{solution}-n4]"><properties>
+<property name="fib_definition" value="d"/><property name="fib_solution" value="{solution}"/>
+<property name="fib_author" value="me"/><property name="fib_check" value="test_speed"/>
+<property name="fib_workload" value="w"/><property name="status" value="{status}"/>
+<property name="latency_s" value="0.002"/><property name="speedup" value="2.0"/></properties>{end}</testcase>"""
+FAILURE = '<failure message="x">TIMEOUT: no answer\n  case: n=4</failure>'
+
+
+def benchmark(name, median=0.002, device="a card"):
+    return {"fullname": name, "stats": {"median": median}, "extra_info": {"device": device}}
+
+
+def part(folder, solution, status="PASSED", end="", **more):
+    folder.mkdir(parents=True)
+    case = CASE.format(solution=solution, status=status, end=end)
+    (folder / "kernels.xml").write_text(f"<testsuites><testsuite>{case}</testsuite></testsuites>")
+    document = {"machine_info": {"node": "x"}, "version": "5", "benchmarks": [benchmark(solution, **more)]}
+    (folder / "benchmark.json").write_text(json.dumps(document))
+    (folder / "traces/op").mkdir(parents=True)
+    (folder / "traces/op/d.jsonl").write_text(f'{{"both": 1}}\n{{"solution": "{solution}"}}\n')
+    return folder
+
+
+def merge(*arguments):
+    return main(["merge", *map(str, arguments)])
+
+
+def test_everything_is_joined(tmp_path, capsys):
+    parts = [part(tmp_path / "1", "good"), part(tmp_path / "2", "bad", "TIMEOUT", FAILURE)]
+    out = tmp_path / "merged"
+    assert merge(*parts, "-o", out) == 0
+    assert capsys.readouterr().out == f"3 files of 2 parts, 2 results of solutions: {out}\n"
+    names = [each["fullname"] for each in json.loads((out / "benchmark.json").read_text())["benchmarks"]]
+    assert names == ["bad", "good"]
+    lines = (out / "traces/op/d.jsonl").read_text().splitlines()
+    assert lines == ['{"both": 1}', '{"solution": "good"}', '{"solution": "bad"}']
+    assert (out / "kernels.xml").read_text().count("<testsuite>") == 2
+    text = (out / "summary.md").read_text()
+    assert text.startswith("## Kernels: 1 of 2 solutions right, 1 definition\n")
+    assert "TIMEOUT: no answer\n  case: n=4" in text
+    assert "| <code>good</code> | <code>me</code> | 1/1 | 2 ms | 2.00x (2.00..2.00) |" in text
+
+
+def test_a_second_merge_replaces_the_first(tmp_path):
+    parts = [part(tmp_path / "all/1", "good"), part(tmp_path / "all/2", "fine")]
+    for _ in range(2):
+        assert merge(*parts, "-o", tmp_path / "all/merged") == 0
+    assert (tmp_path / "all/merged/traces/op/d.jsonl").read_text().count("\n") == 3
+
+
+def test_against_a_baseline(tmp_path):
+    before = part(tmp_path / "before", "good", median=0.001) / "benchmark.json"
+    out = tmp_path / "merged"
+    assert merge(part(tmp_path / "1", "good"), part(tmp_path / "2", "new"), "-o", out, f"--baseline={before}") == 0
+    text = (out / "summary.md").read_text()
+    assert "1 timings compared: 1 slower, 0 faster by more than 5%; 1 new, 0 gone." in text
+    assert "| <code>good</code> | 1 ms | 2 ms | +100% |" in text
+
+
+def test_another_card_is_no_baseline(tmp_path):
+    before = part(tmp_path / "before", "good", device="another") / "benchmark.json"
+    assert merge(part(tmp_path / "1", "good"), "-o", tmp_path / "merged", f"--baseline={before}") == 0
+    assert "Not compared" in (tmp_path / "merged/summary.md").read_text()
+
+
+def test_no_baseline_yet(tmp_path, capsys):
+    assert merge(part(tmp_path / "1", "good"), "-o", tmp_path / "merged", f"--baseline={tmp_path}/none.json") == 0
+    assert "no baseline" in capsys.readouterr().err
+
+
+def test_limit(tmp_path):
+    parts = [part(tmp_path / str(number), f"s{number}", "TIMEOUT", FAILURE) for number in range(30)]
+    assert merge(*parts, "-o", tmp_path / "merged", "--limit=3000") == 0
+    assert (tmp_path / "merged/summary.md").stat().st_size <= 3000
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda folder: (folder / "benchmark.json").write_text("{"), "benchmark.json: "),
+        (lambda folder: (folder / "kernels.xml").write_text("<a>"), "kernels.xml: "),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path, capsys, spoil, words):
+    folder = part(tmp_path / "1", "good")
+    spoil(folder)
+    assert merge(folder, "-o", tmp_path / "merged") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {words}")
+    assert error.count("\n") == 1
+
+
+def test_parts_of_different_runs_are_refused(tmp_path, capsys):
+    one = part(tmp_path / "1", "good")
+    assert merge(one, part(tmp_path / "2", "good"), "-o", tmp_path / "merged") == 2
+    assert "were they parts of one run?" in capsys.readouterr().err
+    assert merge(one, part(tmp_path / "3", "bad", device="another"), "-o", tmp_path / "merged") == 2
+    assert "timed on different devices" in capsys.readouterr().err
+
+
+def test_a_folder_with_nothing_in_it(tmp_path, capsys):
+    assert merge(tmp_path, "-o", tmp_path / "merged") == 2
+    assert "no .jsonl, .json or .xml file" in capsys.readouterr().err
+    assert merge(tmp_path / "none", "-o", tmp_path / "merged") == 2
