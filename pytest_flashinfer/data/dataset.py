@@ -128,7 +128,7 @@ class DataSet:
         """Give the definition that a solution is for; a broken one may still lie in its folder."""
         if loaded.value is not None:
             return loaded.value.definition
-        said = loaded.raw.get("definition") if isinstance(loaded.raw, dict) else None
+        said = loaded.raw.get("definition") if isinstance(loaded.raw, dict) else loaded.claim
         return (
             said if isinstance(said, str) else next((p.name for p in loaded.path.parents if p.name in self.names), "")
         )

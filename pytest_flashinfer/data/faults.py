@@ -83,7 +83,8 @@ class Loaded(Generic[T]):
     `value` is `None` where the file is too broken to say what it means; it may be there together with faults.
     `notes` tell what was changed to fit the canonical form, `warnings` what is odd but harmless. `raw` is the
     document in canonical form, before it became a record: what the JSON Schemas are checked against. `lines` gives
-    the line of a path into `raw`, or of its nearest ancestor that the file has.
+    the line of a path into `raw`, or of its nearest ancestor that the file has. `claim` is the definition that a
+    file without a document says it is for.
     """
 
     value: T | None
@@ -94,6 +95,7 @@ class Loaded(Generic[T]):
     line: int = 1
     lines: Lines = field(default_factory=OneLine, compare=False, repr=False)
     raw: Any = field(default=None, compare=False, repr=False)
+    claim: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(map(printable, self.notes)))

@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ SUFFIXES = frozenset([".py", ".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", "
 MAX_FILES = 200
 MAX_SOURCE = 8 << 20
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
-_DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=", re.MULTILINE)
+_DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=(?:[ \t]*([\"'])([\w.-]+)\1)?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Found:
     raw: dict[str, Any] | None = None
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
+    definition: str | None = None  # whom it is for, as far as one can tell of a file that is broken
 
 
 def _broken(path: Path, message: str, line: int | None = None, column: int | None = None) -> Found:
@@ -144,7 +145,8 @@ def read_module(path: Path) -> Found:
         return _broken(path, reason or "cannot be read")
     tree = parse_python(text)
     if isinstance(tree, BrokenSource):
-        return _broken(path, f"not Python: {tree.message}", tree.line)
+        told = _DEFINITION.search(text)
+        return replace(_broken(path, f"not Python: {tree.message}", tree.line), definition=told[2] if told else None)
     said = _constants(tree)
     if not isinstance(said.get("definition"), str):
         return _broken(path, 'no module-level definition = "<name>": say which definition this solves', 1)

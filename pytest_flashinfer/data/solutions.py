@@ -35,7 +35,7 @@ def load_solution(path: Path) -> Loaded[model.Solution]:
     else:
         return _load_json(path)
     if found.raw is None:
-        return Loaded(None, found.path, found.faults, found.notes)
+        return Loaded(None, found.path, found.faults, found.notes, claim=found.definition)
     return _finish(found, OneLine())
 
 

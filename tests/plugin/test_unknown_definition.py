@@ -16,3 +16,11 @@ def test_every_solution_of_one_unknown_name_shares_the_warning(repository, kerne
     assert text.count("nothing_like_it") >= 1
     result.assert_outcomes(passed=1, deselected=4, warnings=result.parseoutcomes()["warnings"])
     assert result.parseoutcomes()["warnings"] <= 3
+
+
+def test_a_file_that_is_no_python_fails_the_definition_that_it_names(repository):
+    """Its author asked for a verdict, and a run that is green has none."""
+    repository.write("solutions/mine.py", 'definition = "scale_add_h8"\n\n\ndef run(x, w):\n    return (\n')
+    done = repository.run("-k", "test_schema")
+    assert done.code == 1
+    assert "solutions/mine.py:5: not Python: '(' was never closed" in done["test_schema"].text
