@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.data.dataset import DataSet
+from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.scope import smoke
 
 if TYPE_CHECKING:
@@ -121,6 +122,12 @@ class Catalogue:
         """Return the folder below which the stored tensors of a definition's workloads lie."""
         lines = self.dataset.workloads(path)
         return self.dataset.root_of(lines[0].path) if lines else None
+
+    def refused(self) -> list[str]:
+        """Return why solutions that were named themselves, not by a folder of them, belong to no definition here."""
+        named = {place for place in self.options.solutions if place.is_file() or (place / CONFIG).is_file()}
+        faults = [fault for fault in self.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
+        return [str(fault) for fault in faults]
 
     def warnings(self) -> list[str]:
         """Return what is not run although it was named: places without solutions, solutions without a definition."""

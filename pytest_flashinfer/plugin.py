@@ -84,7 +84,12 @@ class FlashInferPlugin:
             parametrize(metafunc, parent)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Warn of solutions that were named and do not run; nobody should think they did."""
+        """Warn of solutions in the folders that do not run, and end the run for one that was named itself.
+
+        Nobody should think that it ran, least of all who reads an exit code only. Raises pytest.UsageError.
+        """
+        if not hasattr(session.config, "workerinput") and (refused := self.session.catalogue.refused()):
+            raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             for text in self.session.catalogue.warnings():
                 session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)

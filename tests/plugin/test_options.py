@@ -110,6 +110,7 @@ fib_save_failures = false
 fib_require_gpu = false
 fib_traces = traces
 fib_resume = false
+fib_shard = 1/1
 fib_results = results.jsonl
 fib_calls = data/calls.json
 """

@@ -1,5 +1,7 @@
 """A solution of a definition that is not there is not silently dropped."""
 
+import pytest
+
 
 def test_one_warning_with_the_nearest_name(repository, kernels):
     repository.solve("lost", of="scale_ad_h8")
@@ -16,6 +18,18 @@ def test_every_solution_of_one_unknown_name_shares_the_warning(repository, kerne
     assert text.count("nothing_like_it") >= 1
     result.assert_outcomes(passed=1, deselected=4, warnings=result.parseoutcomes()["warnings"])
     assert result.parseoutcomes()["warnings"] <= 3
+
+
+def test_one_that_is_named_itself_ends_the_run(repository, pytester):
+    """Who judges one attempt reads the exit code: it must not be that of a run in which all is well."""
+    path = repository.solve("lost", of="scale_ad_h8")
+    result = pytester.runpytest_inprocess(f"--fib-solutions={path}", "--fib-device=cpu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --fib-solutions: *lost.json:*did you mean 'scale_add_h8'?"])
+    empty = repository.write("solutions/nothing.py", "def run(x, w):\n    return x\n")
+    result = pytester.runpytest_inprocess(f"--fib-solutions={empty}", "--fib-device=cpu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*nothing.py:1: no module-level definition = *"])
 
 
 def test_a_file_that_is_no_python_fails_the_definition_that_it_names(repository):
