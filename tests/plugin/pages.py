@@ -117,7 +117,7 @@ def run(command: str, folder: Path, *, collect: bool = False) -> tuple[int, str]
 
 def quick(words: list[str]) -> list[str]:
     """Leave out the search where a command is not about it: it is the slowest check."""
-    return [] if {"-k", "--benchmark-skip", "--benchmark-only", "-x"} & set(words) else ["-k", "not test_sizes"]
+    return [] if {"-k", "--benchmark-skip", "--benchmark-only", "-x", "--lf"} & set(words) else ["-k", "not test_sizes"]
 
 
 def expanded(word: str, folder: Path) -> list[str]:
