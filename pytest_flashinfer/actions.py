@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from pytest_flashinfer.sources import PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_FAULT = re.compile(r"(/[^:\n]+):(\d+)(?::\d+)?: (.+)")
 
 
 class GitHub:
@@ -78,12 +81,14 @@ def _failures(reporter: pytest.TerminalReporter) -> Iterator[github.Failure]:
         for report in reporter.stats.get(outcome, []):
             facts = dict(getattr(report, "user_properties", ()))
             text = getattr(report, "longreprtext", "") or str(report.longrepr)
-            place = facts.get(PROPERTY)
-            if place is not None:
-                path, _, line = str(place).rpartition(":")
+            faults = [_FAULT.match(line) for line in text.splitlines()]
+            if PROPERTY in facts:
+                path, _, line = str(facts[PROPERTY]).rpartition(":")
                 about = f"{facts['fib_solution']} of {facts['fib_definition']}"
-                title = f"{facts.get('status') or outcome.upper()}: {about}"
-                yield github.Failure(path, int(line), title, text)
+                yield github.Failure(path, int(line), f"{facts.get('status') or outcome.upper()}: {about}", text)
+            elif faults and all(faults):  # of test_schema: each is about a line of its own
+                for fault in filter(None, faults):
+                    yield github.Failure(fault[1], int(fault[2]), "a file is not valid", fault[3])
             else:
                 file, number, _ = getattr(report, "location", None) or (report.nodeid.partition("::")[0], 0, "")
                 yield github.Failure(str(reporter.config.rootpath / file), (number or 0) + 1, report.nodeid, text)

@@ -88,6 +88,18 @@ def test_a_failure_shows_the_lines_that_raised(run):
     assert "\n  at main.py:5 in run: return work(x)\n  at helper.py:2 in work: raise ValueError('odd')\n" in text
 
 
+def test_faults_of_files_are_annotated_where_they_are(repository, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(repository.root))
+    repository.define(constraints=["n <"])
+    repository.write("solutions/mine.py", "definition = 'scale_add_h8'\n\n\ndef run(x, w):\n    return (\n")
+    done = repository.run("-k", "test_schema")
+    found = annotations(done.output)
+    assert found.keys() >= {"solutions/mine.py,line=5"}
+    assert any(place.startswith("definitions/elementwise/scale_add_h8.json,line=") for place in found)
+    assert set(found.values()) == {"a file is not valid"}
+
+
 def test_a_full_summary_is_left_alone(repository, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(repository.write("full.md", "x" * 1_000_000)))
     repository.solve("wrong", WRONG)

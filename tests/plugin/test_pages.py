@@ -64,7 +64,7 @@ SHOWN = {
         "\n  case: batch_size=1; ",
         "add this workload line to replay it as test_correct:\n",
     ],
-    "definition": ["FAILED definitions/elementwise/clamp_scale_h64.json::test_correct[no_clamp-rows1-"],
+    "definition": ["FAILED definitions/elementwise/clamp_scale_h64.json::test_correct[no_clamp-rows100-"],
     "scale": ["\ntwo 0.0 INCORRECT_NUMERICAL\n", "= 1 skipped, "],
     "ci": ["0 faults", "results of solutions: merged"],
     "formats": [" 2 skipped"],
