@@ -29,6 +29,7 @@ class GitHub:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.token = secrets.token_hex(16) if os.environ.get("GITHUB_ACTIONS") == "true" else ""
+        self.stopped = False
         self.failures: list[github.Failure] = []
 
     @property
@@ -40,6 +41,7 @@ class GitHub:
         """Take the runner's ear off the log, before anything of strangers is in it."""
         if self.token and self._reporter is not None:
             self._reporter.write_line(github.stop(self.token))
+            self.stopped = True
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -63,7 +65,7 @@ class GitHub:
     def pytest_unconfigure(self) -> None:
         """Give the runner its ear back, and point at the lines that failed."""
         reporter = self._reporter
-        if not self.token or reporter is None:
+        if not self.stopped or reporter is None:
             return
         root = Path(os.environ.get("GITHUB_WORKSPACE") or self.config.rootpath)
         for line in (github.resume(self.token), *github.errors(self.failures, root)):
