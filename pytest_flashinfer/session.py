@@ -16,8 +16,11 @@ from pytest_flashinfer import options
 from pytest_flashinfer.build import requirements
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
+from pytest_flashinfer.distribution import turn_of
+from pytest_flashinfer.gates import Gates
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.worker import device as devices
+from pytest_flashinfer.worker.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.judge.cards import Limits
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.making import Kept
     from pytest_flashinfer.testing import UnderTest
@@ -39,9 +43,11 @@ class FibSession:
         self.options = settings
         config.stash[SESSION] = self
         try:
-            self.device = devices.find(settings.device, require_gpu=settings.require_gpu, turn=_worker_number())
+            found = devices.find(settings.device, require_gpu=settings.require_gpu, turn=turn_of(config))
         except devices.DeviceError as error:
             raise pytest.UsageError(str(error)) from error
+        self.device = devices.narrowed(found, os.environ)
+        self.gates = Gates(settings, self.device.name)
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
         self._explicit_tolerances()  # a spelling that cannot be read ends the run before it starts
@@ -156,6 +162,18 @@ class FibSession:
         return self._latencies[key]
 
     @cached_property
+    def watch(self) -> Watch:
+        """What the driver says of the card."""
+        return Watch(self.device.uuid)
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        """What the card can do at most, known or measured once; `None` on the CPU."""
+        from pytest_flashinfer.judge.probing import limits_of
+
+        return limits_of(self.device.name, self.pool) if self.device.kind == "cuda" else None
+
+    @cached_property
     def versions(self) -> dict[str, str]:
         """Versions of what the numbers depend on."""
         return {name: _version(name) for name in ("torch", "triton", "pytest-flashinfer")}
@@ -181,9 +199,3 @@ def _version(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return "absent"
-
-
-def _worker_number() -> int:
-    """Return the number of this process among those of pytest-xdist; names that the user gave them have none."""
-    number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
-    return int(number) if number.isdecimal() else 0
