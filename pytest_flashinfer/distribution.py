@@ -85,11 +85,9 @@ class Distribution:
 
 def take_over_only(config: pytest.Config) -> bool:
     """Return whether only timings are to run under pytest-xdist, where pytest-benchmark refuses to be asked that."""
-    told = getattr(config, "workerinput", {}).get(ONLY)
-    if told is not None:
-        return bool(told)
-    option = config.option
-    if getattr(option, "dist", "no") == "no" or not getattr(option, "benchmark_only", False):
+    option, told = config.option, getattr(config, "workerinput", {}).get(ONLY)  # its options are read once more there
+    distributed = told is not None or getattr(option, "dist", "no") != "no"
+    if not distributed or not (told or getattr(option, "benchmark_only", False)):
         return False
     option.benchmark_only = option.benchmark_skip = False
     return True

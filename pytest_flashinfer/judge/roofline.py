@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_flashinfer.data.constraints import ConstraintError, parse
+from pytest_flashinfer.data.vocabulary import COUNTS
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge.flops import Flops, flops, operand_dtype
 from pytest_flashinfer.judge.lengths import read_lengths
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.judge.cards import Limits
     from pytest_flashinfer.worker.case import Case
 
-KEYS: Final = ("flops", "bytes")  # of a definition: expressions over its axes and inputs in place of the rules
 _CLEAR: Final = 0.75  # of the floor: a time below is no rounding and no boost of the clocks
 _HEADROOM: Final = 1.3  # by which a card may be better than this run measured
 _HELD_BACK: Final = 1 << 27  # bytes that a call may leave in a cache without waiting for memory: no L2 is larger
@@ -45,7 +45,7 @@ def work_of(case: Case, own: float | None = None) -> Work:
     except (InputsError, ConstraintError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
         # Foreign definitions hold tensors that no rule here expects; a kernel is judged and timed all the same.
         raise WorkError(f"{case.definition.name}: its work cannot be counted: {error}") from error
-    stated = {key: stated_count(case, key) for key in KEYS}
+    stated = {key: stated_count(case, key) for key in COUNTS}
     if stated["bytes"] is not None:
         moved = Traffic(stated["bytes"], 0, sure=False)
     count = stated["flops"] if own is None else int(own)
