@@ -182,6 +182,8 @@ class FibSession:
         """Return what the run stands on, and what replays it."""
         versions = ", ".join(f"{name} {self.versions[name]}" for name in ("torch", "triton"))
         card = self.device.name + (f", driver {self.device.driver}" if self.device.driver else "")
+        if self.device.count > 1 and getattr(self.config.option, "dist", "no") != "no":
+            card += f", {self.device.count} of them visible, one for each process"
         return [
             f"flashinfer: {self.device} ({card}), {versions}",
             f"flashinfer: scope {self.scope}, --fib-seed={self.options.seed}",

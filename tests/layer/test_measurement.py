@@ -25,7 +25,7 @@ from tests.judge.test_roofline import shipped
 US = 1e-6
 
 
-def call(case="case", device=10 * US, host=2 * US, source="cupti", **fields):  # noqa: PLR0913
+def call(case="case", device=10 * US, host=2 * US, source="cupti", **fields):
     span = Span(device, host, device, device, source=source, **fields) if source != "wall" else Span(device, host)
     result = RunResult({"y": torch.zeros(2)}, [], span=span, round_trip=1e-3, host_seconds=5e-3)
     return Call(case, result)
