@@ -19,6 +19,7 @@ _PRODUCT: Final = re.compile(r"^(gemm|grouped_gemm|matmul|linear|bmm)", re.IGNOR
 _NORM: Final = re.compile(r"norm", re.IGNORECASE)
 _HEADS: Final = re.compile(r"head|^h(_|$)", re.IGNORECASE)
 _WINDOW: Final = re.compile(r"window|sparse|mask", re.IGNORECASE)
+_MASKS: Final = re.compile(r"causal|mask|tri[lu]\b|window", re.IGNORECASE)
 _CAUSAL: Final = re.compile(r"\bcausal|_causal", re.IGNORECASE)
 _CENTRED: Final = 7  # operations of an element where the mean is taken off as well, with a weight and a bias
 _PLAIN: Final = 4  # square, add up, scale, weigh
@@ -27,10 +28,14 @@ _MATRIX_DIMS: Final = 2
 
 @dataclass(frozen=True)
 class Flops:
-    """`count` operations; `dtype` is that of the operands of a matrix unit, `None` where none can be used."""
+    """`count` operations; `dtype` is that of the operands of a matrix unit, `None` where none can be used.
+
+    `certain` says that no right kernel can do with fewer.
+    """
 
     count: int
     dtype: str | None
+    certain: bool = False
 
 
 def flops(case: Case, ragged: Ragged) -> Flops | None:
@@ -73,7 +78,7 @@ def _product(case: Case) -> Flops | None:
         left, result = set(spec.shape or ()), set(outputs[0].shape or ())
         if len(left - result) == 1 and len(result - left) == 1 and len(left & result) >= 1:
             count = _numel(tuple(sorted(left | result)), _sizes(case))
-            return None if count is None else Flops(2 * count, spec.dtype)
+            return None if count is None else Flops(2 * count, spec.dtype, certain=True)
     return None
 
 
@@ -86,17 +91,23 @@ def _attention(case: Case, ragged: Ragged) -> Flops | None:
     widths = [_numel((spec.shape[-1],), sizes) for spec in (*queries, next(iter(definition.outputs.values())))
               if spec.shape]  # fmt: skip
     heads = next((sizes.get(axis) for axis in shape[:-1] if _HEADS.search(axis)), None)
-    pairs = _pairs(case, ragged, shape)
+    causal = _is_causal(case)
+    pairs = _pairs(case, ragged, shape, causal=causal)
     if not queries or heads is None or pairs is None or None in widths:
         return None
-    return Flops(2 * pairs * heads * sum(width or 0 for width in widths), queries[0].dtype)
+    certain = causal or not _MASKS.search(definition.reference or "")
+    return Flops(2 * pairs * heads * sum(width or 0 for width in widths), queries[0].dtype, certain)
 
 
-def _pairs(case: Case, ragged: Ragged, shape: tuple[str, ...]) -> int | None:
-    """Return how many (query, key) pairs are scored; under a causal mask the last query sees all keys."""
+def _is_causal(case: Case) -> bool:
     definition = case.definition
     words = " ".join((definition.name, *definition.tags, definition.description or ""))
-    causal = _CAUSAL.search(words) is not None and not re.search(r"non-?causal", words, re.IGNORECASE)
+    return _CAUSAL.search(words) is not None and not re.search(r"non-?causal", words, re.IGNORECASE)
+
+
+def _pairs(case: Case, ragged: Ragged, shape: tuple[str, ...], *, causal: bool) -> int | None:
+    """Return how many (query, key) pairs are scored; under a causal mask the last query sees all keys."""
+    definition = case.definition
     if ragged.plan.pointers or ragged.plan.lengths or ragged.plan.pages:
         pairs = ragged.pairs
         return None if pairs is None else sum(_scored(q, kv, causal=causal) for q, kv in pairs)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _CLEAR: Final = 0.75  # of the floor: a time below is no rounding and no boost of the clocks
 _HEADROOM: Final = 1.3  # by which a card may be better than this run measured
-_HELD_BACK: Final = 1 << 27  # bytes that a call may leave in a cache without waiting for memory: no L2 is larger
 _OVER: Final = 1.0
 
 
@@ -47,7 +46,7 @@ def work_of(case: Case, own: float | None = None) -> Work:
         raise WorkError(f"{case.definition.name}: its work cannot be counted: {error}") from error
     stated = {key: stated_count(case, key) for key in COUNTS}
     if stated["bytes"] is not None:
-        moved = Traffic(stated["bytes"], 0, sure=False)
+        moved = Traffic(stated["bytes"], 0)
     count = stated["flops"] if own is None else int(own)
     if count is not None:
         return Work(moved, Flops(count, found.dtype if found else operand_dtype(case)), "definition")
@@ -123,14 +122,12 @@ def roofline(work: Work, limits: Limits, *, cold: bool) -> Roofline:
     rate = _rate(limits.matrix, work.flops)
     compute = work.flops.count / rate if work.flops is not None and rate else 0.0
     headroom = _HEADROOM if limits.source == "measured" else 1.0
-    sure = 0.0
-    if cold and work.traffic.sure:
-        sure = (work.traffic.read + max(0, work.traffic.written - _HELD_BACK)) / limits.bandwidth
+    certain = work.traffic.certain / limits.bandwidth if cold else 0.0
     # In whatever it computes: a kernel may use a faster unit than the operands' own and still be within the bound.
-    if work.counted == "rule" and work.flops is not None and work.flops.dtype and limits.fastest:
-        sure = max(sure, work.flops.count / limits.fastest)
+    if work.flops is not None and work.flops.certain and limits.fastest:
+        certain = max(certain, work.flops.count / limits.fastest)
     bound: Literal["memory", "compute"] = "compute" if compute > memory else "memory"
-    return Roofline(work, max(memory, compute), bound, sure / headroom)
+    return Roofline(work, max(memory, compute), bound, certain / headroom)
 
 
 def _rate(matrix: Mapping[str, float], work: Flops | None) -> float | None:

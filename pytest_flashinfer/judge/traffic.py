@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from pytest_flashinfer.judge.lengths import Ragged
     from pytest_flashinfer.worker.case import Case
 
-# Index tensors that are followed exactly; with any other one a kernel may be right to read less than is counted.
+# Operations that need all of what is counted. Of others a kernel may be right to read a part: a slice, a sample.
+_WHOLE: Final = re.compile(r"(gemm|grouped_gemm|(fused_add_)?rmsnorm|layernorm|softmax|activation|[gm][qhl]a(_\w+)?)$")
+# Index tensors that are followed exactly; with any other one it may be so as well.
 _FOLLOWED: Final = frozenset({"indptr", "last_page_len", "seq_lens", "page_ids", "page_table", "slots", "token_ids",
                               "positions", "expert_ids"})  # fmt: skip
 _CONTENT: Final = frozenset({"bytes", "e8m0", "fused_bytes", "zeros", "seed"})
-_SKIPS: Final = re.compile(r"moe|sampl|sparse|window|mask|dropout", re.IGNORECASE)
+_SKIPS: Final = re.compile(r"sparse|window|mask|dropout", re.IGNORECASE)
+_SCRATCH: Final = re.compile(r"workspace|scratch|semaphore", re.IGNORECASE)
+_HELD_BACK: Final = 1 << 27  # bytes that a call may leave in a cache without waiting for memory: no L2 is larger
 _GROUPED: Final = re.compile(r"grouped|moe", re.IGNORECASE)
 _STACKED: Final = 3  # dimensions of the weights of all experts
 _GATHERS: Final = ("slots", "token_ids", "positions", "expert_ids", "page_ids", "page_table")
@@ -26,11 +30,11 @@ _GATHERS: Final = ("slots", "token_ids", "positions", "expert_ids", "page_ids", 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one call. `sure` says that no right kernel can do with fewer; else the count is an estimate."""
+    """Bytes of one call, an estimate; `certain` is what no right kernel can do without, 0 where nobody can say."""
 
     read: int
     written: int
-    sure: bool
+    certain: int = 0
 
     @property
     def total(self) -> int:
@@ -42,24 +46,40 @@ def traffic(case: Case, ragged: Ragged) -> Traffic:
     """Count a case's bytes; packed dtypes count as they are stored."""
     import torch
 
-    touched = {name: _touched(name, case, ragged) for name, v in case.values.items() if isinstance(v, torch.Tensor)}
-    written = 0
+    tensors = [name for name, value in case.values.items() if isinstance(value, torch.Tensor)]
+    touched = {name: 0 if _SCRATCH.search(name) else _touched(name, case, ragged) for name in tensors}
+    inplace, fresh, certain = 0, 0, 0
     for output in case.outputs:
         if output.inplace is not None and output.inplace in touched:
-            written += touched[output.inplace]
+            inplace += touched[output.inplace]
             if _overwritten(output.inplace, case, ragged):
                 touched[output.inplace] = 0
         else:
-            written += math.prod(output.shape) * output.dtype.itemsize
-    return Traffic(sum(touched.values()), written, _sure(case, ragged))
+            size = math.prod(output.shape) * output.dtype.itemsize
+            fresh += size
+            certain += 0 if output.optional else size
+    read = sum(touched.values())
+    if not _is_certain(case, ragged):
+        return Traffic(read, inplace + fresh)
+    written_into = {output.inplace for output in case.outputs}
+    needed = sum(size for name, size in touched.items() if name not in written_into and _mentioned(name, case))
+    return Traffic(read, inplace + fresh, needed + max(0, certain - _HELD_BACK))
 
 
-def _sure(case: Case, ragged: Ragged) -> bool:
+def _mentioned(name: str, case: Case) -> bool:
+    """Whether the reference speaks of an input beyond its list of parameters."""
+    text = case.definition.reference or ""
+    return len(re.findall(rf"\b{re.escape(name)}\b", text)) > 1
+
+
+def _is_certain(case: Case, ragged: Ragged) -> bool:
     definition, roles = case.definition, ragged.plan.roles
     words = " ".join((definition.name, definition.op_type, *definition.inputs))
     integers = {name: role.kind for name, role in roles.items() if _integral(case.values.get(name))}
-    if _SKIPS.search(words) or not set(integers.values()) <= _FOLLOWED | _CONTENT:
+    if not _WHOLE.match(definition.op_type) or _SKIPS.search(words):
         return False
+    if not set(integers.values()) <= _FOLLOWED | _CONTENT or any(type(each) is int for each in case.values.values()):
+        return False  # a number may say how much of a tensor is in use
     if "seq_lens" in integers.values() and not ragged.plan.pages:
         return False  # padded rows need not be read, and nothing here says which those are
     if ragged.plan.pages or (ragged.plan.pointers and not _GROUPED.match(definition.op_type)):

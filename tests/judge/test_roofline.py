@@ -43,7 +43,8 @@ def test_gemm():
     work = work_of(shipped("gemm/gemm_n128_k2048", {"M": 3}))
     assert (work.flops.count, work.flops.dtype, work.counted) == (2 * 3 * 128 * 2048, "float16", "rule")
     assert (work.traffic.read, work.traffic.written) == (2 * (3 + 128) * 2048, 2 * 3 * 128)
-    assert work.traffic.sure
+    assert work.traffic.certain == work.traffic.read
+    assert work.flops.certain
 
 
 def test_packed_weights_count_as_they_are_stored():
@@ -70,7 +71,7 @@ def test_paged_decode_counts_the_tokens_that_the_table_names():
     other = 2 * 32 * 128 * BF16 + 4 * (3 + 3 + 2)
     assert work.traffic.read == 2 * tokens * 8 * 128 * BF16 + other
     assert work.flops.count == 2 * tokens * 32 * (128 + 128)
-    assert work.traffic.sure
+    assert work.traffic.certain == work.traffic.read
 
 
 def test_pages_that_sequences_share_are_read_once():
@@ -145,8 +146,46 @@ def test_an_expanded_input_is_stored_once():
 
 def test_what_a_kernel_may_leave_unread_is_no_floor():
     work = work_of(shipped("sampling/top_k_sampling_from_probs_v128256", {"batch_size": 1}))
-    assert not work.traffic.sure
+    assert work.traffic.certain == 0
     assert roofline(work, CARD, cold=True).least == 0
+
+
+def changed(case, **changes):
+    return replace(case, definition=replace(case.definition, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "unread"),
+    [
+        ({"op_type": "fused_qk_norm"}, "all"),
+        ({"name": "rmsnorm_masked"}, "all"),
+        ({"reference": "def run(hidden_states, weight):\n    return hidden_states + 1\n"}, "weight"),
+    ],
+)
+def test_only_what_cannot_be_left_unread_is_certain(changes, unread):
+    case = shipped("rmsnorm/rmsnorm_h128", {"batch_size": 4})
+    assert work_of(case).traffic.certain == 2 * 4 * 128 + 2 * 128
+    assert work_of(changed(case, **changes)).traffic.certain == (0 if unread == "all" else 2 * 4 * 128)
+
+
+def test_a_workspace_is_not_read():
+    case = shipped("rmsnorm/rmsnorm_h128", {"batch_size": 4})
+    inputs = {**case.definition.inputs, "workspace_buffer": TensorSpec(("batch_size",), "uint8")}
+    more = replace(changed(case, inputs=inputs), values={**case.values, "workspace_buffer": torch.zeros(1 << 20)})
+    assert work_of(more).traffic == work_of(case).traffic
+
+
+def test_a_number_may_say_how_much_of_a_tensor_is_in_use():
+    case = shipped("rmsnorm/rmsnorm_h128", {"batch_size": 4})
+    inputs = {**case.definition.inputs, "rows": TensorSpec(None, "int32")}
+    assert work_of(replace(changed(case, inputs=inputs), values={**case.values, "rows": 2})).traffic.certain == 0
+
+
+def test_operations_under_a_mask_that_no_name_tells_of_are_an_estimate():
+    axes = {"B": 2, "Q": 3, "KV": 5, "H_qo": 8, "H_kv": 2}
+    case = shipped("gqa/gqa_hr4_dqk128_dvo128", axes)
+    assert work_of(case).flops.certain
+    assert not work_of(changed(case, reference="def run(q, k, v):\n    return (q @ k).tril() @ v\n")).flops.certain
 
 
 @given(st.integers(0, 40), st.integers(0, 40))
