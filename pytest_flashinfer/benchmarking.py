@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_flashinfer import stopwatch
-from pytest_flashinfer.gates import node_id
+from pytest_flashinfer.distribution import node_id
 from pytest_flashinfer.report.baseline import MACHINE
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ _PROPERTY: Final = "fib_benchmark"
 def keep(item: pytest.Item, benchmark: BenchmarkFixture, durations: Sequence[float]) -> None:
     """Give one item's durations, in seconds, to pytest-benchmark."""
     if _distributed(item.config) and not _switched_off(item.config):
-        row = {name: getattr(benchmark, name) for name in ("name", "group", "param", "params", "extra_info")}
-        item.user_properties.append((_PROPERTY, {**row, "fullname": node_id(item), "data": list(durations)}))
+        row = {name: getattr(benchmark, name) for name in ("group", "param", "extra_info")}
+        params = {name: value if isinstance(value, str) else repr(value) for name, value in benchmark.params.items()}
+        name = benchmark.name.partition("@")[0] if node_id(item) != item.nodeid else benchmark.name
+        row |= {"name": name, "params": params, "fullname": node_id(item), "data": list(durations)}
+        item.user_properties.append((_PROPERTY, row))
     untyped: Any = benchmark
     untyped.pedantic(stopwatch.play(durations), setup=stopwatch.reset, rounds=len(durations), iterations=1)
 

@@ -38,6 +38,12 @@ def group_of(nodeid: str) -> tuple[str, str]:
     return match["file"], (match["solution"] or "") if match["check"] in _OF_A_SOLUTION else ""
 
 
+def node_id(item: pytest.Item) -> str:
+    """Return an item's id without the group that pytest-xdist's loadgroup adds to it."""
+    identifier, group, _ = item.nodeid.rpartition(f"@{item.nodeid.partition('::')[0]}:")
+    return identifier if group else item.nodeid
+
+
 class Distribution:
     """The hooks of the process that distributes, and what the others are told."""
 

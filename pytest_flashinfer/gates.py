@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_flashinfer.distribution import node_id
 from pytest_flashinfer.report.baseline import Baseline, BaselineError, Compared, compare, interval, read
 
 if TYPE_CHECKING:
@@ -134,12 +135,6 @@ class Gates:
         marked = item.get_closest_marker(mark)
         stated = float(marked.args[0]) if marked is not None and marked.args else None
         return next((value for value in (line.of(definition), stated, ini.of(definition)) if value is not None), None)
-
-
-def node_id(item: pytest.Item) -> str:
-    """Return an item's id without the group that pytest-xdist's loadgroup adds to it."""
-    identifier, group, _ = item.nodeid.rpartition("@")
-    return identifier if group and identifier.endswith("]") else item.nodeid
 
 
 def _both(line: Iterable[str], ini: Iterable[str], switch: str, key: str) -> tuple[Lines, Lines]:

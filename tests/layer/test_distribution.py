@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_flashinfer.distribution import Distribution, group_of, take_over_only, turn_of
+from pytest_flashinfer.distribution import Distribution, group_of, node_id, take_over_only, turn_of
 from pytest_flashinfer.scheduler import BySolution, choose
 
 FILE = "definitions/gemm/a.json"
@@ -135,3 +135,12 @@ def test_benchmark_only_is_taken_over_where_pytest_benchmark_refuses_it():
     assert take_over_only(told)
     assert not told.option.benchmark_only
     assert not take_over_only(config({"fib_benchmark_only": False}))
+
+
+@pytest.mark.parametrize(
+    "identifier", ["a.json::test_speed[x-w]", "a.json::test_speed[x@y-w]", "a@b.json::test_schema"]
+)
+def test_the_group_of_loadgroup_is_no_part_of_an_id(identifier):
+    assert node_id(SimpleNamespace(nodeid=identifier)) == identifier
+    file = identifier.partition("::")[0]
+    assert node_id(SimpleNamespace(nodeid=f"{identifier}@{file}:x")) == identifier

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.data.model import Definition
-from pytest_flashinfer.gates import Gates, Lines, node_id
+from pytest_flashinfer.gates import Gates, Lines
 
 DEFINITION = Definition("scale_h8", "elementwise", {}, {}, {}, None)
 NONE = {"min_speedup": (), "ini_min_speedup": (), "threshold": (), "ini_threshold": (), "baseline": None}
@@ -101,9 +101,3 @@ def test_slower_is_said_before_a_low_speedup(baseline):
     assert judged(120.0, baseline=baseline, min_speedup=("2",)).status == "SLOWER"
     outcome = judged(100.0, baseline=baseline, min_speedup=("2",))
     assert (outcome.status, outcome.compared.verdict) == ("LOW_SPEEDUP", "SAME")
-
-
-def test_the_group_of_loadgroup_is_no_part_of_an_id():
-    for identifier in ("a.json::test_speed[x-w]", "a.json::test_speed[x@y-w]", "a@b.json::test_schema"):
-        assert node_id(SimpleNamespace(nodeid=identifier)) == identifier
-    assert node_id(SimpleNamespace(nodeid="a.json::test_speed[x-w]@a.json:x")) == "a.json::test_speed[x-w]"
