@@ -169,9 +169,20 @@ class FibSession:
     @cached_property
     def limits(self) -> Limits | None:
         """What the card can do at most, known or measured once; `None` on the CPU."""
-        from pytest_flashinfer.judge.probing import limits_of
+        if self.device.kind == "cpu":
+            return None
+        from pytest_flashinfer.judge.cards import known
+        from pytest_flashinfer.judge.probing import measured
+        from pytest_flashinfer.worker.lock import LockedOut, card_lock
 
-        return limits_of(self.device.name, self.pool) if self.device.kind == "cuda" else None
+        listed = known(self.device.name)
+        if listed is not None:
+            return listed
+        try:
+            with card_lock(self.device.uuid):
+                return measured(self.pool)
+        except LockedOut:
+            return None
 
     @cached_property
     def versions(self) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""A card's limits: from its data sheet, or measured in a worker of the judge's own."""
+"""A card's limits, measured in a worker of the judge's own: for cards whose data sheet is not known."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.judge.cards import Limits, known
+from pytest_flashinfer.judge.cards import Limits
 from pytest_flashinfer.worker.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -16,11 +16,8 @@ _HANDLER: Final = "pytest_flashinfer.worker.probe"
 _TIMEOUT: Final = 120.0  # seconds
 
 
-def limits_of(name: str, pool: Pool) -> Limits | None:
-    """Return the limits of the card called `name` that `pool` works on; `None` where it cannot be measured either."""
-    listed = known(name)
-    if listed is not None:
-        return listed
+def measured(pool: Pool) -> Limits | None:
+    """Return the limits of the card that `pool` works on; `None` where they cannot be measured."""
     try:
         worker = pool.worker(_HANDLER, successor=False)
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from types import SimpleNamespace
 
 import pytest
+import torch
 
-from pytest_flashinfer.judge import probing
+from pytest_flashinfer.judge import cards, probing
 from pytest_flashinfer.worker import probe
 from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.errors import WorkerDied
@@ -52,13 +52,9 @@ class Pool:
         self.closed += 1
 
 
-def test_a_known_card_is_not_measured():
-    assert probing.limits_of("NVIDIA H100 80GB HBM3", None).source == "data sheet"
-
-
-def test_an_unknown_card_is():
+def test_an_unknown_card_is_measured():
     pool = Pool({"bandwidth": 9e11, "matrix": {"float16": 1e14, "float32": "?"}})
-    limits = probing.limits_of("NVIDIA New", pool)
+    limits = probing.measured(pool)
     assert (limits.bandwidth, limits.matrix, limits.source) == (9e11, {"float16": 1e14}, "measured")
     assert pool.closed == 1
 
@@ -68,9 +64,19 @@ def test_an_unknown_card_is():
     [{}, {"bandwidth": 0, "matrix": {}}, {"bandwidth": 1.0}, WorkerDied("gone"), {"bandwidth": "1", "matrix": {}}],
 )
 def test_without_limits_there_is_no_share(reply):
-    assert probing.limits_of("NVIDIA New", Pool(reply)) is None
+    assert probing.measured(Pool(reply)) is None
 
 
-def test_the_probe_is_a_handler():
-    assert SimpleNamespace(**vars(probe)).warm("cpu") is None
-    assert callable(probe.call)
+def test_a_worker_that_cannot_measure_costs_nothing_but_the_limits(cpu_pool):
+    if torch.cuda.is_available():
+        pytest.skip("here it can")
+    assert probing.measured(cpu_pool) is None
+
+
+@pytest.mark.gpu
+def test_a_card_is_measured_as_its_data_sheet_has_it(gpu_pool):
+    listed, found = cards.known(torch.cuda.get_device_name()), probing.measured(gpu_pool)
+    assert found.source == "measured"
+    if listed is not None:
+        assert 0.6 < found.bandwidth / listed.bandwidth < 1.05
+        assert 0.4 < found.matrix["bfloat16"] / listed.matrix["bfloat16"] < 1.15
