@@ -27,6 +27,8 @@ _PROPERTY: Final = "fib_benchmark"
 
 def keep(item: pytest.Item, benchmark: BenchmarkFixture, durations: Sequence[float]) -> None:
     """Give one item's durations, in seconds, to pytest-benchmark."""
+    if _distributed(item.config):
+        benchmark.disabled = True  # also in older versions, where every process would write a file of its own
     if _distributed(item.config) and not _switched_off(item.config):
         row = {name: getattr(benchmark, name) for name in ("group", "param", "extra_info")}
         params = {name: value if isinstance(value, str) else repr(value) for name, value in benchmark.params.items()}
