@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan
     from pytest_flashinfer.inputs.sequences import Setting
     from pytest_flashinfer.worker.case import Case
+
+_MOST: Final = 1 << 22  # elements of an index tensor
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def read_lengths(case: Case) -> Ragged:
         name: value.cpu()
         for name, value in case.values.items()
         if isinstance(value, torch.Tensor) and not value.is_floating_point() and _indexes(plan, name)
+        if value.numel() <= _MOST  # else it is no index, or one that costs too much to follow
     }
     env: dict[str, Any] = {**case.definition.const_axes, **case.axes}
     env |= {name: value for name, value in case.values.items() if isinstance(value, (int, float))}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MOST_SECONDS: Final = 1800.0  # of waiting for a turn: no measurement takes so long, but many may be ahead
 _POLL: Final = 0.005
+_EVERYBODYS: Final = Path("/tmp")  # noqa: S108 - the folder that is made there is guarded like this one
 
 
 class LockedOut(Exception):  # noqa: N818 - what happened
@@ -23,8 +24,9 @@ class LockedOut(Exception):  # noqa: N818 - what happened
 
 
 def shared_folder() -> Path:
-    """Return the folder that all runs and users of this host share."""
-    folder = Path(tempfile.gettempdir()) / "pytest-flashinfer-locks"
+    """Return the folder that all runs and users of this host share, wherever each keeps its own temporary files."""
+    base = _EVERYBODYS if os.access(_EVERYBODYS, os.W_OK) else Path(tempfile.gettempdir())
+    folder = base / "pytest-flashinfer-locks"
     with contextlib.suppress(FileExistsError):
         folder.mkdir()
         folder.chmod(0o1777)  # past the umask: like the folder for temporary files, it is for everybody
@@ -38,11 +40,11 @@ def card_lock(card: str, folder: Path | None = None, most: float = MOST_SECONDS)
     `card` is the UUID, or any name that all processes give it. The lock goes when its holder ends, however it ends.
     Raises LockedOut after `most` seconds, and where the lock cannot be made.
     """
-    path = (folder or shared_folder()) / f"{hashlib.sha256(card.encode()).hexdigest()[:32]}.lock"
+    name = f"{hashlib.sha256(card.encode()).hexdigest()[:32]}.lock"
     try:
-        handle = _open(path)
+        handle = _open((folder or shared_folder()) / name)
     except OSError as error:
-        raise LockedOut(f"{path} cannot be opened: {error.strerror}") from error
+        raise LockedOut(f"{error.filename} cannot be opened: {error.strerror}") from error
     try:
         start = time.monotonic()
         while not _taken(handle):

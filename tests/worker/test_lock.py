@@ -73,7 +73,7 @@ def test_a_link_in_the_shared_folder_is_not_followed(tmp_path):
 
 
 def test_the_folder_is_for_all_users(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(lock, "_EVERYBODYS", tmp_path)
     umask = os.umask(0o077)
     try:
         with card_lock("GPU-1"):
@@ -82,3 +82,16 @@ def test_the_folder_is_for_all_users(tmp_path, monkeypatch):
     finally:
         os.umask(umask)
     assert (folder.stat().st_mode & 0o7777, path.stat().st_mode & 0o777) == (0o1777, 0o666)
+
+
+def test_without_a_folder_for_all_each_has_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "_EVERYBODYS", tmp_path / "none")
+    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert lock.shared_folder() == tmp_path / "pytest-flashinfer-locks"
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "_EVERYBODYS", tmp_path / "none")
+    monkeypatch.setattr(lock.tempfile, "gettempdir", lambda: str(tmp_path / "none"))
+    with pytest.raises(LockedOut, match="pytest-flashinfer-locks cannot be opened: No such file"), card_lock("GPU-1"):
+        pass
