@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_flashinfer import stopwatch
-from pytest_flashinfer.distribution import node_id
 from pytest_flashinfer.report.baseline import MACHINE
 
 if TYPE_CHECKING:
@@ -30,11 +29,9 @@ def keep(item: pytest.Item, benchmark: BenchmarkFixture, durations: Sequence[flo
     if _distributed(item.config):
         benchmark.disabled = True  # also in older versions, where every process would write a file of its own
     if _distributed(item.config) and not _switched_off(item.config):
-        row = {name: getattr(benchmark, name) for name in ("group", "param", "extra_info")}
+        row = {name: getattr(benchmark, name) for name in ("name", "fullname", "group", "param", "extra_info")}
         params = {name: value if isinstance(value, str) else repr(value) for name, value in benchmark.params.items()}
-        name = benchmark.name.partition("@")[0] if node_id(item) != item.nodeid else benchmark.name
-        row |= {"name": name, "params": params, "fullname": node_id(item), "data": list(durations)}
-        item.user_properties.append((_PROPERTY, row))
+        item.user_properties.append((_PROPERTY, {**row, "params": params, "data": list(durations)}))
     untyped: Any = benchmark
     untyped.pedantic(stopwatch.play(durations), setup=stopwatch.reset, rounds=len(durations), iterations=1)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_flashinfer import checks
-from pytest_flashinfer.distribution import node_id
 from pytest_flashinfer.options import replay
 from pytest_flashinfer.report import notes as notes_of
 from pytest_flashinfer.stash import SESSION
@@ -125,7 +124,7 @@ class KernelItem(pytest.Function):
             return str(excinfo.value)
         text = getattr(excinfo.value, "text", None)
         if callable(text):
-            return f"{text()}\n  replay: {replay(self.config, node_id(self), self.config.stash[SESSION].options)}"
+            return f"{text()}\n  replay: {replay(self.config, self.nodeid, self.config.stash[SESSION].options)}"
         return super().repr_failure(excinfo)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -38,12 +38,6 @@ def group_of(nodeid: str) -> tuple[str, str]:
     return match["file"], (match["solution"] or "") if match["check"] in _OF_A_SOLUTION else ""
 
 
-def node_id(item: pytest.Item) -> str:
-    """Return an item's id without the group that pytest-xdist's loadgroup adds to it."""
-    identifier, group, _ = item.nodeid.rpartition(f"@{item.nodeid.partition('::')[0]}:")
-    return identifier if group else item.nodeid
-
-
 class Distribution:
     """The hooks of the process that distributes, and what the others are told."""
 
@@ -66,8 +60,8 @@ class Distribution:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Keep a solution's items together where the user asked for no other way (`--dist=load`, as `-n` does)."""
-        if config.getvalue("dist") != "load":
+        """Keep a solution's items together: with `--dist=load`, as `-n` has it, and with other groups beside them."""
+        if config.getvalue("dist") not in ("load", "loadgroup"):
             return None
         from pytest_flashinfer.scheduler import BySolution
 
@@ -75,12 +69,9 @@ class Distribution:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-        """Name the groups for `--dist=loadgroup`; leave out what is no timing where only timings were asked for."""
+        """Leave out what is no timing where only timings were asked for."""
         skip = pytest.mark.skip(reason="Skipping non-benchmark (--benchmark-only active).")
         for item in items:
-            file, part = group_of(item.nodeid)
-            if getattr(config.option, "loadgroup", False) and file != item.nodeid:
-                item.add_marker(pytest.mark.xdist_group(f"{file}:{part}"))
             if self._only and "benchmark" not in getattr(item, "fixturenames", ()):
                 item.add_marker(skip)
         benchmarks = config.pluginmanager.get_plugin("pytest-benchmark")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_flashinfer.distribution import node_id
 from pytest_flashinfer.report.baseline import Baseline, BaselineError, Compared, compare, interval, read
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ class Gates:
         return Outcome(compared, text, "LOW_SPEEDUP")
 
     def _compared(self, item: pytest.Item, definition: Definition, durations: Sequence[float]) -> Compared | None:
-        old = self.baseline.entries.get(node_id(item)) if self.baseline is not None else None
+        old = self.baseline.entries.get(item.nodeid) if self.baseline is not None else None
         if old is None:
             return None
         share = self._number(item, definition, self._shares, "fib_threshold")

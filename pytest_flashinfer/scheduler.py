@@ -22,7 +22,10 @@ class BySolution(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return _SEPARATOR.join(group_of(nodeid))
+        file, part = group_of(nodeid)
+        if file == nodeid and self.config.getvalue("dist") == "loadgroup" and nodeid.rfind("@") > nodeid.rfind("]"):
+            return nodeid.rpartition("@")[2]  # a group of the user's own
+        return _SEPARATOR.join((file, part))
 
     def _assign_work_unit(self, node: Any) -> None:
         files = {other: self._last_file(units) for other, units in self.assigned_work.items()}

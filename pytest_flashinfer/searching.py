@@ -13,7 +13,6 @@ import pytest
 from hypothesis.statistics import collector, describe_statistics
 
 from pytest_flashinfer.data.constants import open_constants, pinned
-from pytest_flashinfer.distribution import node_id
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.shrink import simpler
@@ -136,7 +135,7 @@ class SizeSearch:
             self.options.seconds,
             seed=self.options.seed if forced is None else None,
             database=hypothesis.settings.default.database if hypothesis.settings.default else None,
-            key=database_key(" ".join((node_id(self.item), *self.layouts[1:]))),  # a layout replays where asked for
+            key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
         )
 
     def _explained(self, found: Outcome) -> Failed:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_flashinfer.distribution import Distribution, group_of, node_id, take_over_only, turn_of
+from pytest_flashinfer.distribution import Distribution, group_of, take_over_only, turn_of
 from pytest_flashinfer.scheduler import BySolution, choose
 
 FILE = "definitions/gemm/a.json"
@@ -85,6 +85,22 @@ def test_a_whole_run():
     assert [[file for file, _ in each[:3]] for each in groups] == [["a.json"] * 3, ["b.json"] * 3]
 
 
+@pytest.mark.parametrize(
+    ("dist", "nodeid", "scope"),
+    [
+        ("load", f"{FILE}::test_sizes[x]", f"{FILE}\nx"),
+        ("loadgroup", f"{FILE}::test_sizes[x]", f"{FILE}\nx"),
+        ("loadgroup", "test_a.py::test_b@mine", "mine"),
+        ("loadgroup", "test_a.py::test_b[x@y]", "test_a.py::test_b[x@y]\n"),
+        ("load", "a@b/test_a.py::test_b", "a@b/test_a.py::test_b\n"),
+    ],
+)
+def test_groups_of_the_users_own_stay_what_they_are(dist, nodeid, scope):
+    own = SimpleNamespace(option=None, getvalue=lambda name: dist if name == "dist" else ["popen"])
+    scheduler = BySolution(own, SimpleNamespace(loadscopesched=None))
+    assert scheduler._split_scope(nodeid) == scope
+
+
 def distribution(**option):
     return Distribution(SimpleNamespace(config=config(**option), options=SimpleNamespace(seed=7)))
 
@@ -119,7 +135,7 @@ def test_turns(monkeypatch, told, name, turn):
     assert turn_of(config({"fib_turn": told} if told is not None else {})) == turn
 
 
-@pytest.mark.parametrize("dist", ["worksteal", "loadfile", "loadgroup", "each"])
+@pytest.mark.parametrize("dist", ["worksteal", "loadfile", "loadscope", "each"])
 def test_another_way_that_was_asked_for_is_left_alone(dist):
     assert distribution().pytest_xdist_make_scheduler(SimpleNamespace(getvalue=lambda _: dist), None) is None
 
@@ -135,12 +151,3 @@ def test_benchmark_only_is_taken_over_where_pytest_benchmark_refuses_it():
     assert take_over_only(told)
     assert not told.option.benchmark_only
     assert not take_over_only(config({"fib_benchmark_only": False}))
-
-
-@pytest.mark.parametrize(
-    "identifier", ["a.json::test_speed[x-w]", "a.json::test_speed[x@y-w]", "a@b.json::test_schema"]
-)
-def test_the_group_of_loadgroup_is_no_part_of_an_id(identifier):
-    assert node_id(SimpleNamespace(nodeid=identifier)) == identifier
-    file = identifier.partition("::")[0]
-    assert node_id(SimpleNamespace(nodeid=f"{identifier}@{file}:x")) == identifier
