@@ -1,4 +1,7 @@
-"""The device clock against Kineto: bias, spread, A/A, and what a measurement costs. Needs a CUDA card; no arguments.
+"""The device clock against Kineto: bias, spread, A/A, and what a measurement costs; then whole runs of the plugin.
+
+Without arguments all sections are printed that the machine can do: `clock` needs a CUDA card, `cards` as many as it
+is told to compare, `aa` none (on the CPU it shows that it works, not how the device clock does).
 
 For each kernel and size: five measurements of 20 launches for each of two names of the same callable, taken in turn,
 then one torch.profiler session of 50 launches with the same L2 flush. `bias` compares the medians; `CV` is the
@@ -10,11 +13,13 @@ into Kineto's, which they are not compared with.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,8 @@ import triton
 import triton.language as tl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import whole_runs
 
 from pytest_flashinfer.worker.clock import Clock, Span, open_clock
 from pytest_flashinfer.worker.timing import LAUNCHES, disagreement, warm_up
@@ -141,8 +148,8 @@ def row(clock: Clock, call: Call) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure and print the table."""
+def clock_table() -> None:
+    """Measure and print the table of the clock."""
     command = [sys.executable, "-c", FIRST, str(Path(__file__).resolve().parents[1])]
     firsts = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
     torch.zeros(1, device="cuda")
@@ -156,6 +163,7 @@ def main() -> None:
     session = time.perf_counter() - start
     others = [None if name.startswith("eager") else kineto(call) for name, call, _ in rows]
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, cold L2")
+    print(f"{datetime.now(timezone.utc):%Y-%m-%d}")
     for opened, first, source in firsts:
         print(f"fresh process: open {float(opened):.1f} ms, first 20 launches {float(first):.1f} ms ({source})")
     print(f"torch.profiler: first session {session:.2f} s")
@@ -178,6 +186,28 @@ def line(name: str, found: dict[str, Any], other: dict[str, float] | None) -> st
     short = other is not None and other["launches"] != KINETO_LAUNCHES
     notes = [found["note"], "Kineto lost launches" if short else "", found["disagreement"] or ""]
     return f"{text}{found['cost'] * 1e3:9.2f}  {' '.join(note for note in notes if note)}"
+
+
+def main() -> None:
+    """Print the sections asked for."""
+    card = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", help="clock, aa, cards; all that the machine can do by default")
+    parser.add_argument("--cards", type=int, nargs="+", help="numbers of cards to compare, the first being the measure")
+    parser.add_argument("-k", dest="keyword", default="", help="which items the whole runs are of, as pytest has it")
+    chosen = parser.parse_args()
+    counts = chosen.cards or [count for count in (1, 2, 4, 8) if count <= torch.cuda.device_count()]
+    able = [*(["clock"] if card else []), "aa", *(["cards"] if len(counts) > 1 else [])]
+    unknown = set(chosen.sections) - {"clock", "aa", "cards"}
+    if unknown or (not card and set(chosen.sections) & {"clock", "cards"}):
+        parser.error(f"unknown section {min(unknown)!r}" if unknown else "there is no CUDA card here")
+    for section in chosen.sections or able:
+        if section == "clock":
+            clock_table()
+        elif section == "aa":
+            whole_runs.a_a("cuda" if card else "cpu", chosen.keyword)
+        else:
+            whole_runs.throughput(counts, chosen.keyword)
 
 
 if __name__ == "__main__":

@@ -69,4 +69,4 @@ def test_speed(  # noqa: PLR0913, PLR0917 - fixtures
     calls = timing.run(solution, cases, workload)
     for call in calls:
         compare(call, reference.answer(call.case))
-    timing.report(benchmark, solution, cases, workload, calls)
+    timing.report(benchmark, solution, cases, workload)

@@ -228,6 +228,24 @@ DECLARATIONS: tuple[Declaration, ...] = (
         metavar="FILE",
         replayed=False,
     ),
+    Declaration(
+        "min_speedup",
+        "linelist",
+        "speedup over the reference below which test_speed fails, after 'NAME:' for an op_type or a definition"
+        " (patterns allowed)",
+        repeat=True,
+        metavar="X",
+    ),
+    Declaration(
+        "baseline", "string", "pytest-benchmark JSON of an earlier run: who is SLOWER fails", None, metavar="FILE"
+    ),
+    Declaration(
+        "threshold",
+        "linelist",
+        "difference from the baseline that matters, as --fib-min-speedup has it (default: 0.05)",
+        repeat=True,
+        metavar="SHARE",
+    ),
 )
 
 

@@ -10,7 +10,7 @@ from pytest_flashinfer import scope
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.data.model import Definition, Workload
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.timing import Timing
+    from pytest_flashinfer.worker.case import Case
 
 
 @pytest.fixture(scope="session")
@@ -140,11 +141,22 @@ def reference_kernel(fib_session: FibSession, definition: Definition) -> Iterato
 
 
 @pytest.fixture
-def timing(request: pytest.FixtureRequest, fib_session: FibSession, reference_kernel: UnderTest) -> Timing:
+def flops() -> Callable[[Case], float] | None:
+    """Count the operations of a case in place of the rules and of the definition's `flops`; override it to say how."""
+    return None
+
+
+@pytest.fixture
+def timing(
+    request: pytest.FixtureRequest,
+    fib_session: FibSession,
+    reference_kernel: UnderTest,
+    flops: Callable[[Case], float] | None,
+) -> Timing:
     """Time a solution and its reference, and hand the durations to pytest-benchmark."""
     from pytest_flashinfer.timing import Timing
 
-    return Timing(request.node, fib_session, reference_kernel)
+    return Timing(request.node, fib_session, reference_kernel, flops)
 
 
 @pytest.fixture

@@ -45,6 +45,11 @@ class Options:
     shard: tuple[int, int] | None
     results: Path | None
     calls: tuple[Path, ...]
+    min_speedup: tuple[str, ...]
+    ini_min_speedup: tuple[str, ...]
+    baseline: Path | None
+    threshold: tuple[str, ...]
+    ini_threshold: tuple[str, ...]
 
 
 def is_active(config: pytest.Config) -> bool:
@@ -71,12 +76,13 @@ def read(config: pytest.Config) -> Options:
     if values["seed"] is None:
         drawn = getattr(config, "workerinput", {}).get("fib_seed")  # in the processes of pytest-xdist
         values["seed"] = secrets.randbits(32) if drawn is None else drawn
-    for name in ("traces", "results"):
+    for name in ("traces", "results", "baseline"):
         values[name] = invocation / values[name] if values[name] else None
     if values["resume"] and values["traces"] is None:
         raise pytest.UsageError("--fib-resume: say with --fib-traces=DIR where the earlier run's traces are")
-    values["tolerance"] = tuple(getattr(config.option, "fib_tolerance", None) or ())
-    values["ini_tolerance"] = tuple(config.getini("fib_tolerance") or ())
+    for name in ("tolerance", "min_speedup", "threshold"):  # what a mark or a fixture says comes between the two
+        values[name] = tuple(getattr(config.option, f"fib_{name}", None) or ())
+        values[f"ini_{name}"] = tuple(config.getini(f"fib_{name}") or ())
     return Options(**{field.name: values[field.name] for field in fields(Options)})
 
 

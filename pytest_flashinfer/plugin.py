@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer import declarations, options
+from pytest_flashinfer import declarations, gates, options
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,11 +27,14 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "definition(name, op_type): what a kernel test belongs to; select with -m \"definition(op_type='gemm')\"",
         "solution(name, author, language): the solution under test",
+        *gates.MARKS,
     ):
         config.addinivalue_line("markers", line)
     if not options.is_active(config):
         return
     from pytest_flashinfer import actions, fixtures
+    from pytest_flashinfer.benchmarking import Benchmarks
+    from pytest_flashinfer.distribution import Distribution
     from pytest_flashinfer.recording import Records
     from pytest_flashinfer.session import FibSession
 
@@ -39,6 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
     session = FibSession(config, settings)
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
     config.pluginmanager.register(Records(session), "flashinfer-records")
+    config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
+    config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
     if settings.shard is not None:
         from pytest_flashinfer.sharding import Shard
@@ -94,11 +99,6 @@ class FlashInferPlugin:
             for text in self.session.catalogue.warnings():
                 session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Give the processes of pytest-xdist the seed that the header shows."""
-        node.workerinput["fib_seed"] = self.session.options.seed
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
         """Get ready to write trace lines."""
@@ -148,10 +148,12 @@ class FlashInferPlugin:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print one table per definition."""
+        from pytest_flashinfer.report import gates as verdicts
         from pytest_flashinfer.report import notes, terminal
 
         notes.summary(terminalreporter)
         terminal.summary(terminalreporter)
+        verdicts.summary(terminalreporter)
 
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""

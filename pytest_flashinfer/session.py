@@ -16,9 +16,12 @@ from pytest_flashinfer import options
 from pytest_flashinfer.build import requirements
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
+from pytest_flashinfer.distribution import turn_of
+from pytest_flashinfer.gates import Gates
 from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.worker import device as devices
+from pytest_flashinfer.worker.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.judge.cards import Limits
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.making import Kept
     from pytest_flashinfer.testing import UnderTest
@@ -40,9 +44,11 @@ class FibSession:
         self.options = settings
         config.stash[SESSION] = self
         try:
-            self.device = devices.find(settings.device, require_gpu=settings.require_gpu, turn=_worker_number())
+            found = devices.find(settings.device, require_gpu=settings.require_gpu, turn=turn_of(config))
         except devices.DeviceError as error:
             raise pytest.UsageError(str(error)) from error
+        self.device = devices.narrowed(found, os.environ)
+        self.gates = Gates(settings, self.device.name)
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
         self._explicit_tolerances()  # a spelling that cannot be read ends the run before it starts
@@ -158,6 +164,29 @@ class FibSession:
         return self._latencies[key]
 
     @cached_property
+    def watch(self) -> Watch:
+        """What the driver says of the card."""
+        return Watch(self.device.uuid)
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        """What the card can do at most, known or measured once; `None` on the CPU."""
+        if self.device.kind == "cpu":
+            return None
+        from pytest_flashinfer.judge.cards import known
+        from pytest_flashinfer.judge.probing import measured
+        from pytest_flashinfer.worker.lock import LockedOut, card_lock
+
+        listed = known(self.device.name)
+        if listed is not None:
+            return listed
+        try:
+            with card_lock(self.device.uuid):
+                return measured(self.pool)
+        except LockedOut:
+            return None
+
+    @cached_property
     def versions(self) -> dict[str, str]:
         """Versions of what the numbers depend on."""
         return {name: _version(name) for name in ("torch", "triton", "pytest-flashinfer")}
@@ -166,6 +195,8 @@ class FibSession:
         """Return what the run stands on, and what replays it."""
         versions = ", ".join(f"{name} {self.versions[name]}" for name in ("torch", "triton"))
         card = self.device.name + (f", driver {self.device.driver}" if self.device.driver else "")
+        if self.device.count > 1 and getattr(self.config.option, "dist", "no") != "no":
+            card += f", {self.device.count} of them visible, one for each process"
         return [
             f"flashinfer: {self.device} ({card}), {versions}",
             f"flashinfer: scope {self.scope}, --fib-seed={self.options.seed}",
@@ -183,9 +214,3 @@ def _version(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return "absent"
-
-
-def _worker_number() -> int:
-    """Return the number of this process among those of pytest-xdist; names that the user gave them have none."""
-    number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
-    return int(number) if number.isdecimal() else 0

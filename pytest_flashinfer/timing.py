@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import warnings
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_flashinfer import stopwatch
+from pytest_flashinfer import benchmarking
+from pytest_flashinfer.gates import Outcome, TooSlow
 from pytest_flashinfer.judge import policy
+from pytest_flashinfer.judge.roofline import Roofline, Work, WorkError, rates, roofline, work_of
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, Record
-from pytest_flashinfer.worker.timing import disagreement
+from pytest_flashinfer.measurement import Measurement, measure
+from pytest_flashinfer.worker.lock import LockedOut
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_benchmark.fixture import BenchmarkFixture
 
     from pytest_flashinfer.data.model import Workload
@@ -22,91 +27,150 @@ if TYPE_CHECKING:
     from pytest_flashinfer.making import Cases
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
-    from pytest_flashinfer.worker.runner import Cache
+    from pytest_flashinfer.worker.case import Case
 
-ROUNDS = {"cpu": 5, "cuda": 10}
-LARGE_BYTES = 1 << 28  # inputs above this size are timed in fewer rounds: each has an output to keep and to judge
-LARGE_ROUNDS = 4
-SLOW = 0.1  # seconds of a call on the CPU, as an interpreted kernel takes, above which a single round must do
-SLOW_ROUNDS = 1
+_TRIES = 3  # measurements that nobody believes, after which there is no time
+_RECORDED = ("latency_s", "host_s", "reference_s", "speedup", "roofline_s", "roofline_share")
 
 
 class Timing:
-    """Times calls in the worker. On a card the durations are the device's own, on the CPU they are wall clock."""
+    """Times calls in the worker. On a card the durations are the device's own, on the CPU they are wall clock.
 
-    def __init__(self, item: pytest.Function, session: FibSession, reference: UnderTest) -> None:
+    `flops` says how many operations a case needs, where neither a rule nor the definition does.
+    """
+
+    def __init__(
+        self,
+        item: pytest.Item,
+        session: FibSession,
+        reference: UnderTest,
+        flops: Callable[[Case], float] | None = None,
+    ) -> None:
         self.item = item
         self.session = session
         self.reference = reference
+        self.flops = flops
+        self._measured = Measurement(())
+        self._outcome = Outcome()
+        self._counted: Work | str | None = None  # of the item's workload, or why it cannot be counted
 
     def run(self, solution: UnderTest, cases: Cases, workload: Workload) -> list[Call]:
-        """Call once to warm up, then once for each round with new inputs; the number of rounds is fixed before.
+        """Measure, and measure again where a gate would fail the item: only what repeats does.
 
-        A measurement that the clocks contradict is repeated once. Raises Failed where they contradict it again.
+        Returns all calls, each of which is to be judged. Raises Failed where the time cannot be believed.
         """
-        calls = self._timed(solution, cases, workload)
-        for _ in range(2):
-            reason = contradiction(calls)
-            if reason is None:
-                return calls
-            calls = self._timed(solution, cases, workload)
-        raise Failed(Verdict("REWARD_HACK", f"the time cannot be trusted: {reason}"), calls[-1].case)
+        self._measured = self._believable(solution, cases, workload)
+        calls = self._measured.calls
+        if self._measured.complete and self._judged(cases, workload).failed:
+            self._measured = self._believable(solution, cases, workload)
+            calls += self._measured.calls
+        if self._measured.complete:
+            self._outcome = self._judged(cases, workload)
+        return calls
 
-    def _timed(self, kernel: UnderTest, cases: Cases, workload: Workload) -> list[Call]:
-        first = cases.first(workload)
-        warm = kernel.run([first])
-        if warm[-1].error is not None:
-            return warm
-        with self.session.progress.doing("waiting for the card"):
-            self.session.pool.quiet()
-        rounds = LARGE_ROUNDS if first.nbytes > LARGE_BYTES else ROUNDS[self.session.device.kind]
-        if self.session.device.kind == "cpu" and warm[-1].result is not None and warm[-1].result.host_seconds > SLOW:
-            rounds = SLOW_ROUNDS
-        calls = kernel.run(cases.timed(workload, rounds), cache=cast("Cache", self.session.options.cache))
-        return calls if calls[-1].error is not None else [*warm, *calls]
-
-    def report(
-        self, benchmark: BenchmarkFixture, solution: UnderTest, cases: Cases, workload: Workload, calls: list[Call]
-    ) -> None:
+    def report(self, benchmark: BenchmarkFixture, solution: UnderTest, cases: Cases, workload: Workload) -> None:
         """Give the durations to pytest-benchmark, with what explains them; the reference is timed the same way.
 
-        Raises Failed where the policy asks for kernels of the solution's own and others did the work.
+        Raises Failed where the policy asks for kernels of the solution's own and others did the work, and TooSlow
+        where a gate is not passed.
         """
-        self._hold_to_language(solution, calls)
-        durations = seconds(calls)
-        latency = median(durations)
-        reference = self.session.reference_latency(
-            self.item.path, workload.uuid, lambda: self._reference_seconds(cases, workload)
-        )
-        results = [call.result for call in calls[1:] if call.result is not None]
-        info: dict[str, Any] = {
-            "axes": dict(workload.axes),
-            "clock": clock_of(calls),
-            "cache": self.session.options.cache,
-            "device": self.session.device.name,
-            "latency_s": latency,
-            "host_s": median(result.host_seconds for result in results),
-        }
-        if reference:
-            info.update(reference_s=reference, speedup=reference / latency)
+        self._hold_to_language(solution)
+        info = self._facts(cases, workload)
         record = Record(self.item)
-        for name in ("latency_s", "host_s", "reference_s", "speedup"):
+        for name in _RECORDED:
             if name in info:
                 record.set(name, info[name])
+        if self._outcome.compared is not None:
+            record.set("fib_compared", self._outcome.compared.line)
         benchmark.group = f"{self.item.path.stem}[{workload.uuid[:8]}]"
         benchmark.extra_info.update(info)
-        untyped: Any = benchmark
-        untyped.pedantic(stopwatch.play(durations), setup=stopwatch.reset, rounds=len(durations), iterations=1)
+        benchmarking.keep(self.item, benchmark, self._measured.durations)
+        if self._outcome.failed:
+            record.set("fib_gate", self._outcome.status)
+            raise TooSlow(self._outcome.failed)
+
+    def _believable(self, kernel: UnderTest, cases: Cases, workload: Workload) -> Measurement:
+        """Measure until the clocks agree and the card could have done it, a few times at most."""
+        reason = None
+        for _ in range(_TRIES):
+            measured = self._measure(kernel, cases, workload)
+            reason = measured.contradiction or self._below(measured)
+            if reason is None or not measured.complete:
+                return measured
+        raise Failed(Verdict("REWARD_HACK", f"the time cannot be trusted: {reason}"), measured.calls[-1].case)
+
+    def _measure(self, kernel: UnderTest, cases: Cases, workload: Workload) -> Measurement:
+        try:
+            return measure(self.session, kernel, cases, workload)
+        except LockedOut as error:
+            pytest.skip(f"not timed: {error}")
+
+    def _below(self, measured: Measurement) -> str | None:
+        if not measured.complete or self.session.limits is None:
+            return None
+        _, roof, _ = self._work(measured.calls[0].case)
+        return roof.below(median(measured.durations)) if roof is not None else None
+
+    def _work(self, case: Case) -> tuple[Work | None, Roofline | None, str]:
+        """Return what a call has to do, the card's limit for it, and why there is none."""
+        if self._counted is None:
+            try:
+                self._counted = work_of(case, self.flops(case) if self.flops is not None else None)
+            except WorkError as error:
+                self._counted = str(error)
+        if isinstance(self._counted, str):
+            return None, None, self._counted
+        limits = self.session.limits
+        if limits is None:
+            return self._counted, None, f"the limits of {self.session.device.name} are not known"
+        return self._counted, roofline(self._counted, limits, cold=self.session.options.cache == "cold"), ""
+
+    def _facts(self, cases: Cases, workload: Workload) -> dict[str, Any]:
+        """Return what pytest-benchmark keeps beside the durations, see docs/timing.md."""
+        measured, device = self._measured, self.session.device
+        latency = median(measured.durations)
+        info: dict[str, Any] = {
+            "axes": dict(workload.axes),
+            "clock": measured.clock,
+            "cache": self.session.options.cache,
+            "device": device.name,
+            "latency_s": latency,
+            "host_s": measured.host,
+            "noise": measured.noise,
+            **measured.card,
+        }
+        if measured.clock_note:
+            info["clock_note"] = measured.clock_note
+        reference = self._reference(cases, workload)
+        if reference:
+            info.update(reference_s=reference, speedup=reference / latency)
+        work, roof, why_none = self._work(measured.calls[0].case)
+        if work is not None:
+            info.update(rates(work, latency), bytes=work.traffic.total)
+        info.update(roof.facts(latency) if roof is not None else {"roofline_note": f"no roofline: {why_none}"})
+        if self.session.limits is not None:
+            info["limits"] = self.session.limits.facts()
+        if self._outcome.compared is not None:
+            info["baseline"] = self._outcome.compared.verdict
+        return info
+
+    def _judged(self, cases: Cases, workload: Workload) -> Outcome:
+        definition = cases.definition
+        durations = self._measured.durations
+        return self.session.gates.judge(self.item, definition, durations, lambda: self._reference(cases, workload))
+
+    def _reference(self, cases: Cases, workload: Workload) -> float | None:
+        key = (self.item.path, workload.uuid)
+        return self.session.reference_latency(*key, lambda: self._reference_seconds(cases, workload))
 
     def _reference_seconds(self, cases: Cases, workload: Workload) -> list[float]:
         try:
-            return seconds(self._timed(self.reference, cases, workload))
+            return self._measure(self.reference, cases, workload).durations
         except Failed:  # it cannot be built as a solution is; the solution is not blamed
             return []
 
-    def _hold_to_language(self, solution: UnderTest, calls: list[Call]) -> None:
-        spans = [call.result.span for call in calls if call.result is not None and call.result.span is not None]
-        ran = [pair for span in spans for pair in zip(span.kernels, span.kernel_seconds, strict=False)]
+    def _hold_to_language(self, solution: UnderTest) -> None:
+        ran = [pair for span in self._measured.spans for pair in zip(span.kernels, span.kernel_seconds, strict=False)]
         found = policy.share(solution.solution, ran)
         if found is not None:
             Record(self.item).set("kernels", found.text)
@@ -114,27 +178,5 @@ class Timing:
         if reason is None:
             return
         if self.session.options.policy == "custom-kernel":
-            raise Failed(Verdict("REWARD_HACK", reason), calls[-1].case)
+            raise Failed(Verdict("REWARD_HACK", reason), self._measured.calls[-1].case)
         warnings.warn(pytest.PytestWarning(f"{solution.solution.name}: {reason}"), stacklevel=2)
-
-
-def seconds(calls: list[Call]) -> list[float]:
-    """Return the durations of timed calls, without the warm-up call that leads them; empty where a call failed."""
-    if calls[-1].error is not None:
-        return []
-    results = [call.result for call in calls[1:] if call.result is not None]
-    return [result.device_seconds or result.host_seconds for result in results]
-
-
-def clock_of(calls: list[Call]) -> str:
-    """Return which clock the durations come from, in words."""
-    sources = {call.result.span.source for call in calls if call.result is not None and call.result.span is not None}
-    words = {"cupti": "device (CUPTI)", "events": "device (CUDA events)", "wall": "wall clock"}
-    return ", ".join(words[source] for source in sorted(sources))
-
-
-def contradiction(calls: list[Call]) -> str | None:
-    """Return why the clocks contradict each other about timed calls, or `None`."""
-    results = [call.result for call in calls if call.result is not None and call.result.span is not None]
-    spans = [result.span for result in results if result.span is not None]
-    return disagreement(spans, sum(result.round_trip for result in results)) if spans else None

@@ -12,6 +12,7 @@ from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, un
 from pytest_flashinfer.data.losses import nothing_is_lost
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
 from pytest_flashinfer.data.sizes import SizeError, resolve
+from pytest_flashinfer.data.vocabulary import COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +124,22 @@ def constraints_are_true_of_constants(definition: Definition) -> Iterator[Findin
             yield where, f"{text!r} {error}", "fault"
 
 
+def counts_are_expressions(definition: Definition) -> Iterator[Finding]:
+    """Warn of a count of operations or bytes that cannot be computed: it would be left out of every report."""
+    names = [*definition.axes, *definition.tensor_names]
+    for key in COUNTS:
+        text = definition.extra.get(key)
+        if text is None or (isinstance(text, (int, float)) and not isinstance(text, bool)):
+            continue
+        try:
+            prose = not isinstance(text, str) or parse(text, names, tensors=definition.tensor_names).kind == "prose"
+            message = "is no expression over axes and inputs" if prose else ""
+        except ConstraintError as error:
+            message = str(error)
+        if message:
+            yield (key,), f"{text!r} {message}: it is not used", "warning"
+
+
 RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     axes_exist,
     axes_are_sizes,
@@ -130,6 +147,7 @@ RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     layouts_are_permutations,
     *REFERENCE_RULES,
     constraints_are_true_of_constants,
+    counts_are_expressions,
     axes_are_used,
     nothing_is_lost,
 )

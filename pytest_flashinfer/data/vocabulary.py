@@ -13,6 +13,7 @@ MAX_NODES = 500
 MAX_DEPTH = 40
 MAX_RANGE = 100_000
 MODULES = frozenset({"torch", "math"})
+COUNTS = ("flops", "bytes")  # keys of a definition: what a call has to do, as expressions like those of constraints
 METHODS = frozenset((
     "item", "max", "min", "amax", "amin", "sum", "prod", "all", "any", "numel", "nelement", "size", "dim", "ndimension",
     "long", "int", "float", "double", "bool", "abs", "tolist", "diff", "flatten", "cpu", "isfinite", "isnan", "isinf",

@@ -45,6 +45,9 @@ class Held:
             facts["latency_s"] = speed.latency_ms / 1e3
             if speed.reference_latency_ms:
                 facts |= {"reference_s": speed.reference_latency_ms / 1e3, "speedup": speed.speedup_factor}
+            floor = speed.extra.get("roofline_ms")
+            if isinstance(floor, (int, float)) and speed.latency_ms:
+                facts |= {"roofline_s": floor / 1e3, "roofline_share": floor / speed.latency_ms}
         return facts
 
 

@@ -30,6 +30,7 @@ class Result:
     message: str = ""
     reference: float | None = None  # the reference's latency on the same workload, seconds
     max_abs: float | None = None  # largest absolute error over all outputs
+    compared: str = ""  # the verdict against a baseline, in one line
     details: str = ""  # the whole text of a failure
 
     @classmethod
@@ -48,14 +49,15 @@ class Result:
             check=values["fib_check"],
             workload=values.get("fib_workload"),
             outcome=values.get("fib_resumed", outcome),
-            status=values.get("status"),
+            status=values.get("fib_gate") or values.get("status"),  # right, but not fast enough
             latency=values.get("latency_s"),
             speedup=values.get("speedup"),
-            roofline=values.get("roofline"),
+            roofline=values.get("roofline_share"),
             bound_share=values.get("bound_share"),
             message=text.partition("\n")[0],
             reference=values.get("reference_s"),
             max_abs=values.get("max_abs"),
+            compared=str(values.get("fib_compared", "")),
             details=text,
         )
 

@@ -25,7 +25,8 @@ class Span:
     is how long the device stayed busy by the host's clock, less what was queued before the call.
     `kernels` names what ran, in order of start, and `kernel_seconds` says for how long each. `late` says that device
     work of the call was not finished on the caller's stream when the call returned. `source` says which clock gave
-    `seconds`: `"cupti"`, `"events"` (the fallback, from which nothing is known of kernels and lateness) or `"wall"`.
+    `seconds`: `"cupti"`, `"events"` (the fallback, from which nothing is known of kernels and lateness) or `"wall"`;
+    `note` says why it is the fallback.
     """
 
     seconds: float
@@ -36,6 +37,7 @@ class Span:
     late: bool = False
     source: Source = "wall"
     kernel_seconds: tuple[float, ...] = ()
+    note: str = ""
 
 
 class Clock(Protocol):

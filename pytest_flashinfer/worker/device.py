@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 
 class DeviceError(ValueError):
@@ -17,7 +21,11 @@ class DeviceError(ValueError):
 
 @dataclass(frozen=True)
 class Device:
-    """A card, or the CPU. `index` counts among the visible cards, as torch does; `memory` is in bytes."""
+    """A card, or the CPU. `index` counts among the visible cards, as torch does; `memory` is in bytes.
+
+    `uuid` is NVML's own name of the card or of the MIG slice, the same in every process of the host; `count` is how
+    many cards are visible.
+    """
 
     kind: Literal["cpu", "cuda"]
     index: int = 0
@@ -25,6 +33,8 @@ class Device:
     driver: str = ""
     memory: int = 0
     capability: tuple[int, int] = (0, 0)
+    uuid: str = ""
+    count: int = 0
 
     def __str__(self) -> str:
         return "cpu" if self.kind == "cpu" else f"cuda:{self.index}"
@@ -51,6 +61,14 @@ def find(wanted: str, *, require_gpu: bool = False, turn: int = 0) -> Device:
     return cards[index]
 
 
+def narrowed(device: Device, environ: MutableMapping[str, str]) -> Device:
+    """Return the device as CUDA will number it: a process sees one MIG slice, so `environ` has to name no other."""
+    if not device.uuid.startswith("MIG-") or device.count < 2:  # noqa: PLR2004 - one needs no choice
+        return device
+    environ["CUDA_VISIBLE_DEVICES"] = device.uuid
+    return replace(device, index=0)
+
+
 def _visible_cards() -> tuple[list[Device], str]:
     torch_version = metadata.version("torch")
     if "+cpu" in torch_version:
@@ -65,7 +83,8 @@ def _visible_cards() -> tuple[list[Device], str]:
         driver = str(pynvml.nvmlSystemGetDriverVersion())
         handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
         visible = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"))
-        return [_card(handle, index, driver) for index, handle in enumerate(visible)], "no card is visible"
+        found = [_card(handle, index, driver, len(visible)) for index, handle in enumerate(visible)]
+        return found, "no card is visible"
     finally:
         pynvml.nvmlShutdown()
 
@@ -81,23 +100,44 @@ def _select(handles: list[Any], visible: str | None) -> list[Any]:
         if entry.isdigit() and int(entry) < len(handles):
             chosen.append(handles[int(entry)])
             continue
-        matching = [handle for handle in handles if str(pynvml.nvmlDeviceGetUUID(handle)).startswith(entry)]
+        among = _slices(handles) if entry.startswith("MIG-") else handles
+        matching = [handle for handle in among if str(pynvml.nvmlDeviceGetUUID(handle)).startswith(entry)]
         if len(matching) != 1:
             break
         chosen.append(matching[0])
     return chosen
 
 
-def _card(handle: Any, index: int, driver: str) -> Device:
+def _slices(handles: list[Any]) -> list[Any]:
+    """Return the MIG slices of all cards."""
     import pynvml
 
+    found = []
+    for handle in handles:
+        try:
+            most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+        except pynvml.NVMLError:  # a card that cannot be divided
+            continue
+        for number in range(most):
+            with contextlib.suppress(pynvml.NVMLError):  # numbers have gaps
+                found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
+    return found
+
+
+def _card(handle: Any, index: int, driver: str, count: int) -> Device:
+    import pynvml
+
+    uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+    whole = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle) if uuid.startswith("MIG-") else handle
     return Device(
         "cuda",
         index,
         str(pynvml.nvmlDeviceGetName(handle)),
         driver,
         int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-        tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+        tuple(pynvml.nvmlDeviceGetCudaComputeCapability(whole)),
+        uuid,
+        count,
     )
 
 

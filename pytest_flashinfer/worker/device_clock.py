@@ -95,7 +95,8 @@ class DeviceClock:
     def _span(self, taken: _Taken, activity: Activity | None) -> Span:
         common = (taken.host_seconds, taken.event_seconds, taken.wall_seconds)
         if activity is None:
-            return Span(max(taken.event_seconds - self._card.null_seconds, 0.0), *common, source="events")
+            seconds = max(taken.event_seconds - self._card.null_seconds, 0.0)
+            return Span(seconds, *common, source="events", note=self.fallback)
         return Span(activity.seconds, *common, activity.kernels, activity.late, "cupti", activity.kernel_seconds)
 
     def _arm(self) -> None:
@@ -124,7 +125,7 @@ class DeviceClock:
         activities = assign([each.mark for each in taken], records, self._card.value)
         if None in activities:
             self.fallback = "CUPTI's records are incomplete: another client in this process took them"
-            return activities
+            return nothing  # calls of one measurement have one clock, or they could not be compared
         if all(_apart(each, activity) for each, activity in zip(taken, activities, strict=True)):
             # A profiler in this process may have had CUPTI stamp records by a clock of its own, for good.
             self.fallback = "CUPTI's clock does not run at the rate of CUDA events"

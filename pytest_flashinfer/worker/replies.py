@@ -53,6 +53,7 @@ def span(reply: Mapping[str, Any]) -> Span:
         kernel_seconds=each,
         late=reply.get("late") is True,
         source=source if source in ("cupti", "events") else "wall",
+        note=printable(str(reply.get("note") or "")[:_CUT]),
     )
 
 

@@ -211,3 +211,25 @@ def test_duplicate_keys_of_a_definition_are_faults(tmp_path):
     loaded = load_definition(samples.write(tmp_path / "a.json", text))
     assert loaded.value.name == "scale_add_h8"
     assert "stands here a second time" in check_definition(loaded)[0].message
+
+
+@pytest.mark.parametrize("key", ["flops", "bytes"])
+@pytest.mark.parametrize("value", ["2 * n * h", "n * x.shape[1]", 12, 1.5e9, None])
+def test_a_count_may_be_an_expression_or_a_number(tmp_path, key, value):
+    assert check(tmp_path, samples.BASE | {key: value}) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("2 * m", "unknown name 'm'"),
+        ("n +", "does not parse"),
+        ("about two per element", "is no expression over axes and inputs"),
+        ({"n": 1}, "is no expression over axes and inputs"),
+        ("open(n)", "function open() is not known here"),
+    ],
+)
+def test_a_count_that_cannot_be_computed_is_a_warning(tmp_path, value, words):
+    (fault,) = check(tmp_path, samples.BASE | {"flops": value})
+    assert (fault.kind, fault.where) == ("warning", "flops")
+    assert words in fault.message

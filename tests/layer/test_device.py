@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pytest_flashinfer.worker import device as module
-from pytest_flashinfer.worker.device import DeviceError, find
+from pytest_flashinfer.worker.device import DeviceError, find, narrowed
 from pytest_flashinfer.worker.environment import visible_device
 
 UUIDS = ["GPU-aaaa1111", "GPU-aaaa2222", "GPU-bbbb3333"]
@@ -19,9 +19,31 @@ class Nvml(ModuleType):
 
     NVMLError = type("NVMLError", (Exception,), {})
 
-    def __init__(self, cards=UUIDS, *, broken=False):
+    def __init__(self, cards=UUIDS, *, broken=False, slices=()):
         super().__init__("pynvml")
         self.cards, self.broken, self.open = list(cards), broken, 0
+        self.slices = list(slices)  # of the last card
+
+    def uuid(self, handle):
+        return self.slices[handle - 100] if handle >= 100 else self.cards[handle]
+
+    def slice(self, card, number):
+        if card != len(self.cards) - 1 or number % 2:  # numbers have gaps
+            raise self.NVMLError("Not Found")
+        return 100 + number // 2
+
+    def most_slices(self, card):
+        if card == 0:
+            raise self.NVMLError("Not Supported")
+        return 2 * len(self.slices) if card == len(self.cards) - 1 else 0
+
+    def whole(self, handle):
+        assert handle >= 100
+        return len(self.cards) - 1
+
+    def capability(self, handle):
+        assert handle < 100, "a slice has none of its own"
+        return (9, handle)
 
     def nvmlInit(self):  # noqa: N802
         if self.broken:
@@ -36,10 +58,13 @@ class Nvml(ModuleType):
             "nvmlSystemGetDriverVersion": lambda: "555.42",
             "nvmlDeviceGetCount": lambda: len(self.cards),
             "nvmlDeviceGetHandleByIndex": lambda number: number,
-            "nvmlDeviceGetUUID": lambda handle: self.cards[handle],
-            "nvmlDeviceGetName": lambda handle: f"card {self.cards[handle]}",
+            "nvmlDeviceGetUUID": self.uuid,
+            "nvmlDeviceGetName": lambda handle: f"card {self.uuid(handle)}",
+            "nvmlDeviceGetMaxMigDeviceCount": self.most_slices,
+            "nvmlDeviceGetMigDeviceHandleByIndex": self.slice,
+            "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": self.whole,
             "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(handle + 1) << 30),
-            "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, handle),
+            "nvmlDeviceGetCudaComputeCapability": self.capability,
         }
         if name not in answers:
             raise AttributeError(name)
@@ -78,6 +103,7 @@ def test_a_card_is_described(machine):
     card = find("cuda:2")
     assert (str(card), card.index, card.driver) == ("cuda:2", 2, "555.42")
     assert (card.memory, card.capability) == (3 << 30, (9, 2))
+    assert (card.uuid, card.count) == (UUIDS[2], 3)
     assert nvml.open == 0
 
 
@@ -113,6 +139,37 @@ def test_visible_cards(machine, visible, cards):
         assert str(find("auto")) == "cpu"
         with pytest.raises(DeviceError, match="no card is visible"):
             find("cuda")
+
+
+SLICES = ["MIG-0001", "MIG-0002"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "cards"), [("MIG-0002", [SLICES[1]]), ("MIG-0001,MIG-0002", SLICES), ("MIG-0003", []), ("MIG-000", [])]
+)
+def test_slices_of_a_card(machine, visible, cards):
+    machine(visible, slices=SLICES)
+    found = [find("auto", turn=turn) for turn in range(len(cards) or 1)]
+    assert [each.uuid for each in found] == (cards or [""])
+    assert not cards or found[0].capability == (9, 2)
+
+
+def test_a_process_sees_only_the_slice_that_it_takes(machine):
+    machine("MIG-0001,MIG-0002", slices=SLICES)
+    environ = {}
+    card = narrowed(find("auto", turn=1), environ)
+    assert (str(card), card.uuid) == ("cuda:0", "MIG-0002")
+    assert environ == {"CUDA_VISIBLE_DEVICES": "MIG-0002"}
+    assert visible_device(environ, str(card))["CUDA_VISIBLE_DEVICES"] == "MIG-0002"
+
+
+@pytest.mark.parametrize("visible", [None, "2,0", "MIG-0001"])
+def test_a_whole_card_needs_no_narrowing(machine, visible):
+    machine(visible, slices=SLICES)
+    environ = {}
+    card = find("auto")
+    assert narrowed(card, environ) is card
+    assert environ == {}
 
 
 @pytest.mark.parametrize("visible", [None, "2,0", "GPU-bbbb3333,GPU-aaaa1111"])

@@ -189,3 +189,12 @@ def test_a_name_cannot_write_a_line_of_its_own():
 
 def test_a_standing_of_nothing():
     assert (Standing("s", "a").latency, Standing("s", "a").speedup) == (None, None)
+
+
+def test_a_right_kernel_that_is_not_fast_enough_fails_by_the_name_of_the_gate():
+    known = {"fib_definition": "d", "fib_solution": "x", "fib_author": "me", "fib_check": "test_speed"}
+    properties = known | {"status": "PASSED", "fib_gate": "SLOWER", "fib_compared": "SLOWER: 2", "roofline_share": 0.5}
+    found = Result.from_properties(properties.items(), "failed", "SLOWER: 2: measured twice")
+    assert (found.status, found.compared, found.roofline) == ("SLOWER", "SLOWER: 2", 0.5)
+    ((row,),) = standings([found]).values()
+    assert row.failures == {"SLOWER": 1}

@@ -1,11 +1,13 @@
 """Options, their ini keys, and what is said about a bad value."""
 
+import json
 import re
 import shlex
 
 import pytest
 
 from pytest_flashinfer.options import DECLARATIONS
+from pytest_flashinfer.worker.device import find
 
 
 def test_help_has_one_group_with_every_option(pytester):
@@ -113,6 +115,9 @@ fib_resume = false
 fib_shard = 1/1
 fib_results = results.jsonl
 fib_calls = data/calls.json
+fib_min_speedup = 0.5
+fib_threshold = 10%
+fib_baseline = data/base.json
 """
 
 
@@ -122,6 +127,8 @@ def test_every_ini_key(pytester, repository):
     for name in ("definitions", "solutions", "workloads"):
         (repository.root / name).rename(data / name)
     repository.write("data/calls.json", '{"model": "m", "framework": "vLLM", "kernels": []}')
+    machine = {"flashinfer": {"card": find("cpu").name}}
+    repository.write("data/base.json", json.dumps({"machine_info": machine, "benchmarks": []}))
     pytester.makeini(INI)
     assert all(option.key in INI for option in DECLARATIONS)
     result = pytester.runpytest_inprocess("-k", "test_correct", "data")

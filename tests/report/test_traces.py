@@ -40,6 +40,16 @@ def test_what_is_written_is_valid_and_found_again(tmp_path):
     assert "latency_s" not in held.facts(timed=False)
 
 
+def test_the_least_time_of_the_card_is_kept_in_milliseconds(tmp_path):
+    path = write(tmp_path, FACTS | {"roofline_s": 0.00025, "roofline_share": 0.25})
+    assert json.loads(path.read_text())["evaluation"]["performance"]["roofline_ms"] == pytest.approx(0.25)
+    [loaded] = load_traces(path)
+    assert schema.check("trace", loaded) == ()
+    facts = find(path).facts(timed=True)
+    assert (facts["roofline_s"], facts["roofline_share"]) == (pytest.approx(0.00025), pytest.approx(0.25))
+    assert "roofline_s" not in find(path).facts(timed=False)
+
+
 @pytest.mark.parametrize(
     "other",
     [

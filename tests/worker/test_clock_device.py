@@ -140,6 +140,7 @@ def test_without_cupti_events_are_used_and_the_reason_is_kept(card, monkeypatch)
     assert span.source == "events"
     assert span.seconds == pytest.approx(6e-6 - 2e-6)
     assert clock.fallback.startswith("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
+    assert span.note == clock.fallback
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,18 @@ def test_records_that_cannot_be_trusted_are_replaced_by_events(card, change, rea
     assert reason in clock.fallback
     vars(card.tracer).update(lose=False, dropped=0, rate=1.0)
     assert taken(clock, lambda: card.work("k", 5000))[0].source == "cupti"
+
+
+def test_calls_of_one_measurement_have_one_clock(card):
+    clock = DeviceClock("cuda:0")
+
+    def call():
+        card.work("k", 5000)
+        if card.calls > 6:  # another client takes what came before
+            card.records[:] = card.records[-2:]
+
+    assert {span.source for span in taken(clock, call)} == {"events"}
+    assert "incomplete" in clock.fallback
 
 
 def test_one_call_in_which_the_host_was_held_up_does_not_discredit_the_records(card):

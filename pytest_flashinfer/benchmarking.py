@@ -1,0 +1,107 @@
+"""pytest-benchmark as the store of timings, also under pytest-xdist, where it switches itself off.
+
+In a process of pytest-xdist a timing travels with its item's report, as plain values; the process that writes the
+reports takes it off again and hands all of them to pytest-benchmark's own session before that saves and shows them.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_flashinfer import stopwatch
+from pytest_flashinfer.report.baseline import MACHINE
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+    from pytest_flashinfer.session import FibSession
+
+_PROPERTY: Final = "fib_benchmark"
+
+
+def keep(item: pytest.Item, benchmark: BenchmarkFixture, durations: Sequence[float]) -> None:
+    """Give one item's durations, in seconds, to pytest-benchmark."""
+    if _distributed(item.config):
+        benchmark.disabled = True  # also in older versions, where every process would write a file of its own
+    if _distributed(item.config) and not _switched_off(item.config):
+        row = {name: getattr(benchmark, name) for name in ("name", "fullname", "group", "param", "extra_info")}
+        params = {name: value if isinstance(value, str) else repr(value) for name, value in benchmark.params.items()}
+        item.user_properties.append((_PROPERTY, {**row, "params": params, "data": list(durations)}))
+    untyped: Any = benchmark
+    untyped.pedantic(stopwatch.play(durations), setup=stopwatch.reset, rounds=len(durations), iterations=1)
+
+
+def _distributed(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _switched_off(config: pytest.Config) -> bool:
+    option = config.option
+    return bool(getattr(option, "benchmark_disable", False) and not getattr(option, "benchmark_enable", False))
+
+
+class Benchmarks:
+    """The hooks of pytest-benchmark, and those that bring timings together."""
+
+    def __init__(self, session: FibSession) -> None:
+        self.session = session
+        self._rows: dict[str, Mapping[str, Any]] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the timing off a report that came from another process, so that nobody else shows it."""
+        rows: list[Any] = [value for name, value in report.user_properties if name == _PROPERTY]
+        if not rows or _distributed(self.session.config):
+            return
+        report.user_properties = [pair for pair in report.user_properties if pair[0] != _PROPERTY]
+        self._rows[str(rows[-1]["fullname"])] = rows[-1]
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Hand over what the other processes timed, before pytest-benchmark saves."""
+        kept = session.config.pluginmanager.get_plugin("pytest-benchmark")
+        if kept is not None:
+            kept.benchmarks += [_restored(self._rows[name], kept.options) for name in sorted(self._rows)]
+        yield
+
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Say which card the numbers are of: storage folders do not tell cards apart."""
+        device = self.session.device
+        facts = {"card": device.name, "device": device.kind, "driver": device.driver, **self.session.versions}
+        machine_info[MACHINE] = facts | {"clocks": self.session.watch.clocks()}
+
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        """Keep the card's limits with the machine; they may come from another process."""
+        limits = [each["extra_info"]["limits"] for each in output_json["benchmarks"] if "limits" in each["extra_info"]]
+        if limits:
+            output_json["machine_info"].setdefault(MACHINE, {})["limits"] = limits[0]
+
+    def pytest_benchmark_compare_machine_info(
+        self, machine_info: Mapping[str, Any], compared_benchmark: Mapping[str, Any]
+    ) -> None:
+        """Mark a comparison of different cards."""
+        cards = [each.get(MACHINE, {}).get("card") for each in (machine_info, compared_benchmark["machine_info"])]
+        if cards[0] != cards[1]:
+            text = f"--benchmark-compare: that run was on {cards[1] or 'an unknown card'}, this one is on {cards[0]}"
+            self.session.config.issue_config_time_warning(
+                pytest.PytestWarning(f"{text}: the difference is the cards'"), stacklevel=2
+            )
+
+
+def _restored(row: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    """Return a timing as pytest-benchmark keeps it."""
+    from pytest_benchmark.stats import Metadata
+
+    names = ("name", "fullname", "group", "param", "params", "extra_info")
+    fixture = SimpleNamespace(**{name: row[name] for name in names}, cprofile_stats=None, has_error=False)
+    known = {name: options[name] for name in ("disable_gc", "min_rounds", "warmup") if name in options}
+    untyped: Any = Metadata
+    restored = untyped(fixture, 1, {**known, "timer": stopwatch.now})
+    for duration in row["data"]:
+        restored.update(duration)
+    return restored

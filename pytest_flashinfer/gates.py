@@ -1,0 +1,140 @@
+"""What a timing has to reach for its item to pass: a least speedup, and no loss against an earlier run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from pytest_flashinfer.report.baseline import Baseline, BaselineError, Compared, compare, interval, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.options import Options
+
+THRESHOLD: Final = 0.05
+MARKS: Final = (
+    "fib_min_speedup(factor): the speedup over the reference that test_speed of a definition has to reach",
+    "fib_threshold(share): the difference from --fib-baseline that matters for a definition, 0.05 for 5 %",
+)
+_LEAST: Final = 1e-6  # of a number that a line may give
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Numbers by definition, as `NAME:NUMBER` lines or one number for all; of those that match the last counts."""
+
+    rules: tuple[tuple[str, float], ...]
+
+    @classmethod
+    def parse(cls, lines: Iterable[str], where: str) -> Lines:
+        """Read lines. Raises `pytest.UsageError` for one that gives no number."""
+        rules = []
+        for line in lines:
+            name, _, text = line.rpartition(":")
+            try:
+                value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+            except ValueError:
+                value = math.nan
+            if not _LEAST < value < math.inf:
+                raise pytest.UsageError(f"{where}: {line!r}: write a number above 0, or NAME:NUMBER")
+            rules.append((name.strip() or "*", value))
+        return cls(tuple(rules))
+
+    def of(self, definition: Definition) -> float | None:
+        """Return the number for a definition, by its name or op_type."""
+        names = (definition.name, definition.op_type)
+        found = [value for pattern, value in self.rules if any(fnmatch(name, pattern) for name in names)]
+        return found[-1] if found else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the gates say of one timing; `failed` is the one line why its item fails, `status` the word for tables."""
+
+    compared: Compared | None = None
+    failed: str = ""
+    status: str = ""
+
+
+class TooSlow(AssertionError):  # noqa: N818 - what pytest reports
+    """A right kernel is not fast enough; the text is one line."""
+
+    def text(self) -> str:
+        """Return the failure as it is shown."""
+        return str(self)
+
+
+class Gates:
+    """The gates of one run. Raises `pytest.UsageError` for a baseline that cannot be compared with on this card."""
+
+    def __init__(self, options: Options, card: str) -> None:
+        self._speedups = _both(options.min_speedup, options.ini_min_speedup, "--fib-min-speedup", "fib_min_speedup")
+        self._shares = _both(options.threshold, options.ini_threshold, "--fib-threshold", "fib_threshold")
+        self._path, self._card = options.baseline, card
+        self.baseline  # noqa: B018 - a file that cannot be read ends the run before it starts
+
+    @cached_property
+    def baseline(self) -> Baseline | None:
+        """The earlier run to compare with."""
+        if self._path is None:
+            return None
+        try:
+            baseline = read(self._path)
+        except BaselineError as error:
+            raise pytest.UsageError(f"--fib-baseline: {error}") from error
+        if baseline.card != self._card:
+            measured = f"measured on {baseline.card}" if baseline.card else "without the name of its card"
+            raise pytest.UsageError(f"--fib-baseline: {self._path} was {measured}, which is not this {self._card}")
+        return baseline
+
+    def judge(
+        self,
+        item: pytest.Item,
+        definition: Definition,
+        durations: Sequence[float],
+        reference: Callable[[], float | None],
+    ) -> Outcome:
+        """Say whether the durations, in seconds, of an item's calls are good enough.
+
+        `reference` returns the reference's latency; it is asked only where a speedup is demanded.
+        """
+        compared = self._compared(item, definition, durations)
+        if compared is not None and compared.verdict == "SLOWER":
+            return Outcome(compared, f"{compared.line}: measured twice", "SLOWER")
+        least = self._number(item, definition, self._speedups, "fib_min_speedup")
+        if least is None:
+            return Outcome(compared)
+        latency, base = interval(durations).median, reference()
+        if not base:
+            return Outcome(compared, f"no speedup: the reference has no time, and {least:g}x is demanded", "NO_SPEEDUP")
+        if base / latency >= least:
+            return Outcome(compared)
+        both = f"{latency * 1e6:.4g} us, the reference {base * 1e6:.4g} us"
+        text = f"speedup {base / latency:.3g}x is below {least:g}x, measured twice: {both}"
+        return Outcome(compared, text, "LOW_SPEEDUP")
+
+    def _compared(self, item: pytest.Item, definition: Definition, durations: Sequence[float]) -> Compared | None:
+        old = self.baseline.entries.get(item.nodeid) if self.baseline is not None else None
+        if old is None:
+            return None
+        share = self._number(item, definition, self._shares, "fib_threshold")
+        return compare(old, interval(durations), THRESHOLD if share is None else share)
+
+    @staticmethod
+    def _number(item: pytest.Item, definition: Definition, lines: tuple[Lines, Lines], mark: str) -> float | None:
+        """Return a number by command line, mark or ini key, the first that gives one."""
+        line, ini = lines
+        marked = item.get_closest_marker(mark)
+        stated = float(marked.args[0]) if marked is not None and marked.args else None
+        return next((value for value in (line.of(definition), stated, ini.of(definition)) if value is not None), None)
+
+
+def _both(line: Iterable[str], ini: Iterable[str], switch: str, key: str) -> tuple[Lines, Lines]:
+    return Lines.parse(line, switch), Lines.parse(ini, f"ini key {key}")

@@ -1,0 +1,144 @@
+"""One measurement: calls of a kernel under the clock of its worker, and whether they can be believed."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from statistics import median, stdev
+from typing import TYPE_CHECKING, Any, cast
+
+from pytest_flashinfer.worker.timing import disagreement, steady
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_flashinfer.data.model import Workload
+    from pytest_flashinfer.judging import Call
+    from pytest_flashinfer.making import Cases
+    from pytest_flashinfer.session import FibSession
+    from pytest_flashinfer.testing import UnderTest
+    from pytest_flashinfer.worker.clock import Span
+    from pytest_flashinfer.worker.runner import Cache, RunResult
+
+ROUNDS = {"cpu": 5, "cuda": 10}
+LARGE_BYTES = 1 << 28  # inputs above this size are timed in fewer rounds: each has an output to keep and to judge
+LARGE_ROUNDS = 4
+SLOW = 0.1  # seconds of a call on the CPU, as an interpreted kernel takes, above which a single round must do
+SLOW_ROUNDS = 1
+_WARM_BATCHES, _WARM_CALLS = 4, 2  # calls ahead of the measurement: until two batches agree, no more than these
+_CLOCKS = {"cupti": "device (CUPTI)", "events": "device (CUDA events)", "wall": "wall clock"}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """`warm` are the calls ahead, `timed` those that count; a call that failed ends the list that it is in.
+
+    `card` is what the driver said of the card meanwhile, `waited` how long in seconds the card was not free.
+    """
+
+    warm: tuple[Call, ...]
+    timed: tuple[Call, ...] = ()
+    card: Mapping[str, Any] = field(default_factory=dict)
+    waited: float = 0.0
+
+    @property
+    def calls(self) -> list[Call]:
+        """All calls; each is to be judged."""
+        return [*self.warm, *self.timed]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no call failed."""
+        return bool(self.timed) and self.calls[-1].error is None
+
+    @property
+    def results(self) -> list[RunResult]:
+        """What the timed calls produced."""
+        return [call.result for call in self.timed if call.result is not None]
+
+    @property
+    def spans(self) -> list[Span]:
+        """What the worker's clock said of the timed calls."""
+        return [result.span for result in self.results if result.span is not None]
+
+    @property
+    def durations(self) -> list[float]:
+        """The durations in seconds; empty where a call failed. Without any device work it is the host's time."""
+        return [each.device_seconds or each.host_seconds for each in self.results] if self.complete else []
+
+    @property
+    def host(self) -> float:
+        """How long a call kept the host, in seconds: what Python and the launches cost."""
+        return median(span.host_seconds for span in self.spans) if self.spans else 0.0
+
+    @property
+    def noise(self) -> float:
+        """The spread of the durations as a share of their median."""
+        durations = self.durations
+        return stdev(durations) / median(durations) if len(durations) > 1 and median(durations) else 0.0
+
+    @property
+    def clock(self) -> str:
+        """Which clock the durations come from, in words."""
+        return ", ".join(_CLOCKS[source] for source in sorted({span.source for span in self.spans}))
+
+    @property
+    def clock_note(self) -> str:
+        """Why the clock is not the best one, or nothing."""
+        return "; ".join(sorted({span.note for span in self.spans} - {""}))
+
+    @property
+    def contradiction(self) -> str | None:
+        """Why the clocks contradict each other, or `None`."""
+        if not self.spans:
+            return None
+        said = disagreement(self.spans, sum(result.round_trip for result in self.results))
+        idle = all(span.source == "cupti" and not span.seconds for span in self.spans)
+        if said is None and idle and any(value.numel() for each in self.results for value in each.outputs.values()):
+            return "there are outputs, and the device did nothing during any call"
+        return said
+
+
+def measure(session: FibSession, kernel: UnderTest, cases: Cases, workload: Workload) -> Measurement:
+    """Call once untimed, then until the times have settled, then once for each round with new inputs.
+
+    The number of rounds is fixed before. Nobody else of this host times anything on the card meanwhile.
+    Raises LockedOut where the card does not become free.
+    """
+    from pytest_flashinfer.worker.lock import card_lock
+
+    first = cases.first(workload)
+    warm = tuple(kernel.run([first]))
+    if warm[-1].error is not None:
+        return Measurement(warm)
+    device, cache = session.device, cast("Cache", session.options.cache)
+    rounds = LARGE_ROUNDS if first.nbytes > LARGE_BYTES else ROUNDS[device.kind]
+    if device.kind == "cpu" and warm[-1].result is not None and warm[-1].result.host_seconds > SLOW:
+        rounds = SLOW_ROUNDS
+    timed = list(cases.timed(workload, rounds))
+    with ExitStack() as held:
+        with session.progress.doing("waiting for the card"):
+            session.pool.quiet()
+            waited = held.enter_context(card_lock(device.uuid or device.kind))
+        facts = held.enter_context(session.watch.throttling())
+        if device.kind == "cuda":
+            ahead = settle(kernel, [first] * _WARM_CALLS, cache)
+            if ahead[-1].error is not None:
+                return Measurement((*warm, *ahead))
+        calls = tuple(kernel.run(timed, cache=cache))
+    return Measurement(warm, calls, facts, waited)
+
+
+def settle(kernel: UnderTest, cases: list[Any], cache: Cache) -> list[Call]:
+    """Call until two batches in a row took the same time, a few at most; returns the last batch."""
+    earlier, calls = float("inf"), []
+    for _ in range(_WARM_BATCHES):
+        calls = kernel.run(cases, cache=cache)
+        spans = [call.result.span for call in calls if call.result is not None and call.result.span is not None]
+        if calls[-1].error is not None or not spans:
+            break
+        now = median(span.seconds for span in spans)
+        if steady(earlier, now):
+            break
+        earlier = now
+    return calls

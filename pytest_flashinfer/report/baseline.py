@@ -1,0 +1,127 @@
+"""Comparing timings with those of an earlier run, kept in pytest-benchmark's JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+Verdict = Literal["SAME", "FASTER", "SLOWER", "UNDECIDED"]
+MACHINE: Final = "flashinfer"  # the key under which machine_info holds what this plugin knows of the machine
+_CONFIDENCE: Final = 0.95
+_NOTCH: Final = 1.57  # of IQR / sqrt(n), on either side of a median: the 95 % interval of a box plot's notch
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median in seconds; the true one lies from `low` to `high` with 95 % confidence, given rounds enough."""
+
+    low: float
+    median: float
+    high: float
+    rounds: int
+
+
+def interval(durations: Sequence[float]) -> Interval:
+    """Return the median's interval by order statistics: no distribution is assumed.
+
+    Fewer than six rounds cannot reach the confidence; the interval is then from the least to the greatest.
+    """
+    ordered = sorted(durations)
+    count, tail, outer = len(ordered), 0.0, 0
+    for k in range(count // 2):
+        tail += 2 * math.comb(count, k) * 0.5**count
+        if tail > 1 - _CONFIDENCE:
+            break
+        outer = k + 1  # so many observations on either side may be left out
+    outer = max(outer - 1, 0)
+    return Interval(ordered[outer], median(ordered), ordered[count - 1 - outer], count)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two measurements set against each other. `ratio` is new over old, `low` and `high` what it may truly be."""
+
+    verdict: Verdict
+    ratio: float
+    low: float
+    high: float
+    old: Interval
+    new: Interval
+    threshold: float
+
+    @property
+    def line(self) -> str:
+        """Return the verdict in one line."""
+        span = f"{self.low - 1:+.1%} to {self.high - 1:+.1%}"
+        return (
+            f"{self.verdict}: {_microseconds(self.new.median)} against {_microseconds(self.old.median)}"
+            f" ({self.ratio - 1:+.1%}, within {span}; threshold {self.threshold:.1%})"
+        )
+
+
+def compare(old: Interval, new: Interval, threshold: float) -> Compared:
+    """Compare medians; `threshold` is the share by which a difference has to matter.
+
+    SLOWER and FASTER: the intervals lie apart and the medians differ by more than the threshold. SAME: the ratio is
+    within the threshold wherever in their intervals the medians are. Anything else is UNDECIDED.
+    """
+    ratio, low, high = new.median / old.median, new.low / old.high, new.high / old.low
+    most = 1 + threshold
+    verdict: Verdict = "UNDECIDED"
+    if low > 1 and ratio > most:
+        verdict = "SLOWER"
+    elif high < 1 and ratio < 1 / most:
+        verdict = "FASTER"
+    elif low >= 1 / most and high <= most:
+        verdict = "SAME"
+    return Compared(verdict, ratio, low, high, old, new, threshold)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The timings of an earlier run, by the items' node ids, and the card that they were taken on."""
+
+    path: Path
+    card: str
+    entries: Mapping[str, Interval]
+
+
+class BaselineError(ValueError):
+    """A file is no pytest-benchmark JSON; one line."""
+
+
+def read(path: Path) -> Baseline:
+    """Read a file that `--benchmark-json` or `--benchmark-save` wrote. Raises BaselineError."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        entries = {str(each["fullname"]): _entry(each["stats"]) for each in document["benchmarks"]}
+        cards = {str(each.get("extra_info", {}).get("device") or "") for each in document["benchmarks"]} - {""}
+        card = str(document.get("machine_info", {}).get(MACHINE, {}).get("card") or ", ".join(sorted(cards)))
+    except OSError as error:
+        raise BaselineError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BaselineError(f"{path} is no JSON of pytest-benchmark: {type(error).__name__}: {error}") from error
+    return Baseline(path, card, {name: found for name, found in entries.items() if found is not None})
+
+
+def _entry(stats: Mapping[str, Any]) -> Interval | None:
+    """Return the interval of a stored benchmark; without its rounds, what the quartiles allow to say."""
+    data = [float(each) for each in stats.get("data") or ()]
+    if data:
+        found = interval(data)
+    else:
+        rounds, middle = int(stats["rounds"]), float(stats["median"])
+        notch = _NOTCH * float(stats["iqr"]) / math.sqrt(rounds)
+        found = Interval(middle - notch, middle, middle + notch, rounds)
+    return found if found.low > 0 else None
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.4g} us"

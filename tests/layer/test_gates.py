@@ -1,0 +1,103 @@
+"""Which number a gate has for a definition, and what it says of a timing."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_flashinfer.data.model import Definition
+from pytest_flashinfer.gates import Gates, Lines
+
+DEFINITION = Definition("scale_h8", "elementwise", {}, {}, {}, None)
+NONE = {"min_speedup": (), "ini_min_speedup": (), "threshold": (), "ini_threshold": (), "baseline": None}
+
+
+def item(**marks):
+    found = {name: SimpleNamespace(args=(value,)) for name, value in marks.items()}
+    return SimpleNamespace(nodeid="a.json::test_speed[x-w]", get_closest_marker=found.get)
+
+
+def judged(took, *, reference=100.0, marks=None, **options):
+    gates = Gates(SimpleNamespace(**(NONE | options)), "CARD")
+    return gates.judge(item(**marks or {}), DEFINITION, [took] * 10, lambda: reference)
+
+
+@pytest.mark.parametrize(
+    ("lines", "value"),
+    [
+        ([], None),
+        (["2"], 2),
+        (["50%"], 0.5),
+        (["gemm:3"], None),
+        (["elementwise: 3"], 3),
+        (["scale_*:3", "scale_h8:4"], 4),
+        (["scale_h8:4", "3"], 3),
+    ],
+)
+def test_the_last_line_that_matches_counts(lines, value):
+    assert Lines.parse(lines, "x").of(DEFINITION) == value
+
+
+@pytest.mark.parametrize("text", ["fast", "", "-1", "gemm:", "nan", "0", "inf", "%", "1:2:x"])
+def test_what_is_no_number(text):
+    with pytest.raises(pytest.UsageError, match=r"--x: .*: write a number above 0, or NAME:NUMBER"):
+        Lines.parse([text], "--x")
+
+
+@pytest.mark.parametrize(
+    ("options", "failed"),
+    [
+        ({}, False),
+        ({"min_speedup": ("2",)}, True),
+        ({"min_speedup": ("1.25",)}, False),
+        ({"ini_min_speedup": ("elementwise:2",)}, True),
+        ({"ini_min_speedup": ("2",), "min_speedup": ("1",)}, False),
+        ({"ini_min_speedup": ("1",), "marks": {"fib_min_speedup": 2}}, True),
+        ({"min_speedup": ("1",), "marks": {"fib_min_speedup": 2}}, False),
+        ({"min_speedup": ("gemm:1",), "marks": {"fib_min_speedup": 2}}, True),
+    ],
+)
+def test_command_line_then_mark_then_ini(options, failed):
+    assert bool(judged(80.0, **options).failed) == failed
+
+
+def test_a_speedup_over_nothing():
+    assert judged(80.0, reference=None).failed == ""
+    outcome = judged(80.0, reference=None, min_speedup=("1",))
+    assert outcome.status == "NO_SPEEDUP"
+    assert outcome.failed == "no speedup: the reference has no time, and 1x is demanded"
+
+
+@pytest.fixture
+def baseline(tmp_path):
+    path = tmp_path / "base.json"
+    bench = {"fullname": "a.json::test_speed[x-w]", "stats": {"data": [100.0] * 10}}
+    path.write_text(json.dumps({"machine_info": {"flashinfer": {"card": "CARD"}}, "benchmarks": [bench]}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("took", "options", "verdict"),
+    [
+        (102.0, {}, "SAME"),
+        (80.0, {}, "FASTER"),
+        (120.0, {}, "SLOWER"),
+        (120.0, {"threshold": ("30%",)}, "SAME"),
+        (120.0, {"threshold": ("gemm:30%",)}, "SLOWER"),
+        (120.0, {"ini_threshold": ("scale*:0.3",)}, "SAME"),
+        (120.0, {"marks": {"fib_threshold": 0.3}}, "SAME"),
+        (102.0, {"marks": {"fib_threshold": 0.01}}, "SLOWER"),
+    ],
+)
+def test_against_a_baseline(baseline, took, options, verdict):
+    outcome = judged(took, baseline=baseline, **options)
+    assert outcome.compared.verdict == verdict
+    assert bool(outcome.failed) == (verdict == "SLOWER")
+
+
+def test_slower_is_said_before_a_low_speedup(baseline):
+    assert judged(120.0, baseline=baseline, min_speedup=("2",)).status == "SLOWER"
+    outcome = judged(100.0, baseline=baseline, min_speedup=("2",))
+    assert (outcome.status, outcome.compared.verdict) == ("LOW_SPEEDUP", "SAME")

@@ -1,0 +1,229 @@
+"""One measurement: what is called, what counts, and what is not believed; on a kernel that is simulated."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pytest_flashinfer import measurement, timing
+from pytest_flashinfer.gates import Outcome
+from pytest_flashinfer.judge.cards import Limits
+from pytest_flashinfer.judging import Call, Failed
+from pytest_flashinfer.measurement import Measurement, measure, settle
+from pytest_flashinfer.timing import Timing
+from pytest_flashinfer.worker import lock
+from pytest_flashinfer.worker.clock import Span
+from pytest_flashinfer.worker.errors import CallFailed
+from pytest_flashinfer.worker.lock import LockedOut
+from pytest_flashinfer.worker.outcome import RunResult
+from tests.judge.test_roofline import shipped
+
+US = 1e-6
+
+
+def call(case="case", device=10 * US, host=2 * US, source="cupti", **fields):
+    span = Span(device, host, device, device, source=source, **fields) if source != "wall" else Span(device, host)
+    result = RunResult({"y": torch.zeros(2)}, [], span=span, round_trip=1e-3, host_seconds=5e-3)
+    return Call(case, result)
+
+
+class Kernel:
+    """Takes the durations given, in microseconds, for its timed calls in turn; then the last one again."""
+
+    solution = SimpleNamespace(name="good", language="python")
+
+    def __init__(self, *durations, fails_at=None, source="cupti"):
+        self.durations = itertools.chain(durations, itertools.repeat(durations[-1]))
+        self.asked, self.fails_at, self.source = [], fails_at, source
+
+    def run(self, cases, *, cache=None):
+        cases = list(cases)
+        self.asked.append((len(cases), cache))
+        if len(self.asked) - 1 == self.fails_at:
+            return [Call(cases[0], error=CallFailed("raised", ""))]
+        took = [next(self.durations) * US if cache else 1.0 for _ in cases]
+        return [call(case, device, source=self.source) for case, device in zip(cases, took, strict=True)]
+
+
+class Cases:
+    def __init__(self, case):
+        self.case, self.definition = case, case.definition
+
+    def first(self, workload):
+        return self.case
+
+    def timed(self, workload, rounds):
+        return iter([self.case] * rounds)
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "shared_folder", lambda: tmp_path)
+    device = SimpleNamespace(kind="cuda", uuid="GPU-1", name="CARD")
+
+    @contextlib.contextmanager
+    def throttling():
+        facts = {}
+        yield facts
+        facts["throttle"] = []
+
+    return SimpleNamespace(
+        device=device,
+        options=SimpleNamespace(cache="cold", policy="any"),
+        pool=SimpleNamespace(quiet=lambda: None),
+        watch=SimpleNamespace(throttling=throttling),
+        limits=Limits(1e12, {"float16": 1e15}, "data sheet"),
+        gates=SimpleNamespace(judge=lambda *_: Outcome()),
+        reference_latency=lambda *_: 20 * US,
+    )
+
+
+@pytest.fixture
+def cases():
+    return Cases(shipped("gemm/gemm_n128_k2048", {"M": 3}))  # 0.54 us at 1 TB/s
+
+
+def test_a_card_is_warmed_up_until_it_is_steady(session, cases):
+    kernel = Kernel(30, 30, 12, 12, 10, 10, 10)
+    found = measure(session, kernel, cases, None)
+    assert kernel.asked == [(1, None), (2, "cold"), (2, "cold"), (2, "cold"), (2, "cold"), (10, "cold")]
+    assert found.durations == [10 * US] * 10
+    assert found.host == 2 * US, "the call's own, without what the harness does around it"
+    assert (found.clock, found.clock_note, found.noise) == ("device (CUPTI)", "", 0)
+    assert found.card == {"throttle": []}
+
+
+def test_a_kernel_that_never_settles_is_measured_all_the_same(session, cases):
+    kernel = Kernel(*(10 * (n // 2 % 2) + 10 for n in range(20)))
+    assert measure(session, kernel, cases, None).noise > 0
+    assert len(kernel.asked) == 1 + 4 + 1
+
+
+def test_the_cpu_needs_no_batches(session, cases):
+    session.device = SimpleNamespace(kind="cpu", uuid="", name="CPU")
+    kernel = Kernel(10, source="wall")
+    found = measure(session, kernel, cases, None)
+    assert kernel.asked == [(1, None), (5, "cold")]
+    assert found.clock == "wall clock"
+
+
+@pytest.mark.parametrize("fails_at", [0, 1, 2])
+def test_a_call_that_fails_ends_the_measurement(session, cases, fails_at):
+    kernel = Kernel(10, fails_at=fails_at)
+    found = measure(session, kernel, cases, None)
+    assert not found.complete
+    assert found.durations == []
+    assert found.calls[-1].error is not None
+
+
+def test_settling_stops_where_there_is_no_clock():
+    kernel = Kernel(10)
+    kernel.run = lambda *_, **__: [Call("case", RunResult({}, []))]
+    assert len(settle(kernel, ["case"], "cold")) == 1
+
+
+def test_the_clock_says_why_it_is_the_fallback():
+    found = Measurement((), (call(source="events", note="no CUPTI"), call(source="events", note="no CUPTI")))
+    assert (found.clock, found.clock_note) == ("device (CUDA events)", "no CUPTI")
+    assert found.contradiction is None
+
+
+def test_outputs_without_device_work_are_not_believed():
+    assert "the device did nothing" in Measurement((), (call(device=0.0), call(device=0.0))).contradiction
+    assert Measurement((), (call(device=0.0, source="events"),)).contradiction is None
+
+
+def timed(session, cases, kernel, **options):
+    item = SimpleNamespace(user_properties=[], path="a.json", nodeid="a.json::test_speed[x]", config=None)
+    found = Timing(item, session, Kernel(20), **options)
+    found.run(kernel, cases, SimpleNamespace(uuid="w", axes={"M": 3}))
+    return found
+
+
+def facts(session, cases, kernel, **options):
+    return timed(session, cases, kernel, **options)._facts(cases, SimpleNamespace(uuid="w", axes={"M": 3}))
+
+
+def test_what_is_kept_beside_the_durations(session, cases):
+    info = facts(session, cases, Kernel(2))
+    work = 2 * 3 * 128 * 2048
+    moved = 2 * (3 * 2048 + 128 * 2048 + 3 * 128)
+    assert info["speedup"] == pytest.approx(10)
+    assert info["roofline_s"] == pytest.approx(moved / 1e12)
+    assert info["roofline_share"] == pytest.approx(moved / 1e12 / (2 * US))
+    assert info["roofline_bound"] == "memory"
+    assert info["gb_per_s"] == pytest.approx(moved / (2 * US) / 1e9)
+    assert info["tflop_per_s"] == pytest.approx(work / (2 * US) / 1e12)
+    assert info["limits"] == {"bandwidth_gb_s": 1000.0, "matrix_tflop_s": {"float16": 1000.0}, "source": "data sheet"}
+    assert info["throttle"] == []
+    assert "roofline_note" not in info
+
+
+def test_a_fixture_counts_the_operations(session, cases):
+    info = facts(session, cases, Kernel(2), flops=lambda case: 1e9 * case.axes["M"])
+    assert info["tflop_per_s"] == pytest.approx(3e9 / (2 * US) / 1e12)
+    assert info["roofline_bound"] == "compute"
+
+
+def test_without_limits_there_are_rates_and_a_reason(session, cases):
+    session.limits = None
+    info = facts(session, cases, Kernel(2))
+    assert info["roofline_note"] == "no roofline: the limits of CARD are not known"
+    assert info["gb_per_s"] > 0
+    assert "roofline_share" not in info
+
+
+def test_a_little_too_fast_is_flagged_and_far_too_fast_is_no_result(session, cases):
+    assert "cache, or a wrong count" in facts(session, cases, Kernel(0.5))["roofline_note"]
+    with pytest.raises(Failed, match=r"cannot be trusted: 0\.30 us is below the 0\.54 us that the card needs"):
+        timed(session, cases, Kernel(0.3))
+
+
+def test_warm_caches_may_be_faster_than_memory(session, cases):
+    session.options.cache = "warm"
+    assert facts(session, cases, Kernel(0.3))["roofline_share"] > 1
+
+
+def test_what_is_unbelievable_once_is_measured_again(session, cases):
+    kernel = Kernel(*[0.3] * 14, 2)
+    assert facts(session, cases, kernel)["latency_s"] == pytest.approx(2 * US)
+
+
+def test_a_count_that_fails_costs_the_roofline_only(session, cases, monkeypatch):
+    def broken(*_):
+        raise timing.WorkError("odd: flops 'x': no")
+
+    monkeypatch.setattr(timing, "work_of", broken)
+    info = facts(session, cases, Kernel(2))
+    assert info["roofline_note"] == "no roofline: odd: flops 'x': no"
+    assert info["latency_s"] == pytest.approx(2 * US)
+
+
+def test_a_card_that_is_never_free_is_not_timed(session, cases, monkeypatch):
+    def never(*_):
+        raise LockedOut("GPU-1 was not free for 1800 s: process 7 is timing on it")
+
+    monkeypatch.setattr(timing, "measure", never)
+    with pytest.raises(pytest.skip.Exception, match="not timed: GPU-1 was not free"):
+        timed(session, cases, Kernel(2))
+
+
+def test_the_card_is_held_while_calls_are_timed_and_only_then(session, cases, tmp_path):
+    kernel, held = Kernel(2), []
+
+    def run(todo, *, cache=None):
+        with contextlib.suppress(LockedOut), lock.card_lock("GPU-1", tmp_path, most=0):
+            held.append((cache, False))
+            return Kernel.run(kernel, todo, cache=cache)
+        held.append((cache, True))
+        return Kernel.run(kernel, todo, cache=cache)
+
+    kernel.run = run
+    measure(session, kernel, cases, None)
+    assert held[0] == (None, False)
+    assert all(busy for cache, busy in held if cache)
+    assert measurement.ROUNDS["cuda"] == kernel.asked[-1][0]

@@ -1,0 +1,158 @@
+"""--fib-min-speedup, --fib-baseline, --fib-threshold and their marks: only what repeats fails, in one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_flashinfer import measurement, timing
+
+SPEED = ("-k", "test_speed")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Let measurements have durations of our own choice, in microseconds; the reference takes 100."""
+    lists: list[list[float]] = []
+    own = measurement.Measurement.durations.fget
+
+    def measure(session, kernel, *arguments):
+        found = measurement.measure(session, kernel, *arguments)
+        assert found.complete
+        took = [100.0] if kernel.solution.name == "reference" else lists.pop(0) if len(lists) > 1 else lists[0]
+        object.__setattr__(found, "card", {"took": [1e-6 * each for each in took]})
+        return found
+
+    monkeypatch.setattr(timing, "measure", measure)
+    monkeypatch.setattr(
+        measurement.Measurement, "durations", property(lambda self: self.card.get("took") or own(self))
+    )
+
+    def durations(*each):
+        lists[:] = [[one] * 10 if isinstance(one, (int, float)) else one for one in each]
+
+    return durations
+
+
+def saved(repository, clock, *durations):
+    clock(*durations)
+    assert repository.run(*SPEED, "--benchmark-json=base.json").code == 0
+
+
+def test_too_slow_is_one_line_and_the_kernel_is_still_right(repository, clock):
+    clock(80)
+    done = repository.run(*SPEED, "--fib-min-speedup=2", "--fib-traces=traces")
+    assert done.code == 1
+    speed = done["test_speed"]
+    line = "speedup 1.25x is below 2x, measured twice: 80 us, the reference 100 us"
+    assert speed.text.splitlines()[0] == line
+    assert speed.properties["status"] == "PASSED"
+    assert "1 LOW_SPEEDUP" in done.output
+    (trace,) = (repository.root / "traces/elementwise/scale_add_h8.jsonl").read_text().splitlines()
+    assert json.loads(trace)["evaluation"]["status"] == "PASSED"
+
+
+def test_what_is_slow_once_passes(repository, clock):
+    clock(80, 40)
+    done = repository.run(*SPEED, "--fib-min-speedup=2", "--benchmark-json=run.json")
+    assert done.code == 0
+    (entry,) = json.loads((repository.root / "run.json").read_text())["benchmarks"]
+    assert entry["stats"]["median"] == pytest.approx(40e-6)
+    assert entry["extra_info"]["speedup"] == pytest.approx(2.5)
+
+
+def test_a_second_measurement_is_judged_like_the_first(repository, clock):
+    """A kernel that is right while it is slow and wrong once it is asked again does not pass."""
+    source = "calls = 0\n\ndef run(x, w):\n    global calls\n    calls += 1\n    return x * w + 1 + (calls > 8)\n"
+    repository.solve("good", source)
+    clock(80, 40)
+    done = repository.run(*SPEED, "--fib-min-speedup=2")
+    assert done["test_speed"].properties["status"] == "INCORRECT_NUMERICAL"
+
+
+CONFTEST = """
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.{mark})
+"""
+
+
+def test_by_mark(repository, clock):
+    repository.write("definitions/conftest.py", CONFTEST.format(mark="fib_min_speedup(2)"))
+    clock(80)
+    assert repository.run(*SPEED, "-o", "fib_min_speedup=1").code == 1
+    assert repository.run(*SPEED, "--fib-min-speedup=1").code == 0
+
+
+def test_slower_twice_fails(repository, clock):
+    saved(repository, clock, 100)
+    clock(120)
+    done = repository.run(*SPEED, "--fib-baseline=base.json")
+    assert done.code == 1
+    line = "SLOWER: 120 us against 100 us (+20.0%, within +20.0% to +20.0%; threshold 5.0%)"
+    assert done["test_speed"].text.splitlines()[0] == f"{line}: measured twice"
+    assert f"scale_add_h8 good w-0004: {line}" in done.output
+    assert "1 SLOWER" in done.output
+
+
+def test_slower_once_passes(repository, clock):
+    saved(repository, clock, 100)
+    clock(120, 101)
+    done = repository.run(*SPEED, "--fib-baseline=base.json")
+    assert done.code == 0
+    assert "1 SAME" in done.output
+
+
+def test_not_slower_by_what_matters(repository, clock):
+    saved(repository, clock, 100)
+    clock([90.0, 130.0] * 5)
+    done = repository.run(*SPEED, "--fib-baseline=base.json", "--fib-threshold=20%", "--benchmark-json=run.json")
+    assert done.code == 0
+    assert "1 UNDECIDED" in done.output
+    assert "w-0004: UNDECIDED: 110 us against 100 us" in done.output
+    (entry,) = json.loads((repository.root / "run.json").read_text())["benchmarks"]
+    assert entry["extra_info"]["baseline"] == "UNDECIDED"
+
+
+def test_what_the_baseline_does_not_know_is_not_compared(repository, clock):
+    saved(repository, clock, 100)
+    repository.solve("new")
+    clock(500)
+    done = repository.run("-k", "test_speed and new", "--fib-baseline=base.json")
+    assert done.code == 0
+    assert "against the baseline" not in done.output
+
+
+def test_another_card_is_refused(repository, clock):
+    saved(repository, clock, 100)
+    path = repository.root / "base.json"
+    document = json.loads(path.read_text())
+    document["machine_info"]["flashinfer"]["card"] = "NVIDIA H100 PCIe"
+    path.write_text(json.dumps(document))
+    done = repository.run(*SPEED, "--fib-baseline=base.json")
+    assert done.code == 4
+    assert "--fib-baseline: " in done.output
+    assert "was measured on NVIDIA H100 PCIe, which is not this " in done.output
+
+
+@pytest.mark.parametrize("option", ["--fib-min-speedup=fast", "--fib-threshold=-1", "--fib-baseline=none.json"])
+def test_usage_errors(repository, option):
+    done = repository.run(*SPEED, option)
+    assert done.code == 4
+    assert f"{option.partition('=')[0]}: " in done.output
+
+
+def test_saved_runs_of_another_card_are_marked_when_compared(repository, clock):
+    clock(100)
+    assert repository.run(*SPEED, "--benchmark-autosave").code == 0
+    (path,) = repository.root.glob(".benchmarks/*/0001_*.json")
+    document = json.loads(path.read_text())
+    card = document["machine_info"]["flashinfer"]["card"]
+    document["machine_info"]["flashinfer"]["card"] = "NVIDIA H100 PCIe"
+    path.write_text(json.dumps(document))
+    done = repository.run(*SPEED, "--benchmark-compare")
+    assert done.code == 0
+    assert f"--benchmark-compare: that run was on NVIDIA H100 PCIe, this one is on {card}" in done.output

@@ -1,0 +1,62 @@
+"""On a card: what stands beside a number."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+TORCH = "import torch\n\ndef run(x, w):\n    return torch.addcmul(torch.ones_like(x), x, w)\n"
+SPEED = ("-k", "test_speed", "--fib-device=cuda", "--benchmark-json=run.json")
+
+
+def entries(repository):
+    return json.loads((repository.root / "run.json").read_text())
+
+
+def test_facts_of_a_card(repository):
+    repository.sizes(1 << 20)
+    repository.solve("good", TORCH)
+    done = repository.run(*SPEED, "--fib-scope=full", "--fib-traces=traces", apart=True)
+    assert done.code == 0, done.output
+    document = entries(repository)
+    (entry,) = document["benchmarks"]
+    info = entry["extra_info"]
+    assert info["clock"] == "device (CUPTI)"
+    assert 0 < info["host_s"] < 1e-3
+    assert 0 <= info["noise"] < 0.2
+    assert 0.1 < info["roofline_share"] < 1.1
+    assert info["roofline_bound"] == "memory"
+    assert isinstance(info["throttle"], list)
+    assert info["limits"]["bandwidth_gb_s"] > 100
+    machine = document["machine_info"]["flashinfer"]
+    assert machine["card"] == info["device"]
+    assert machine["clocks"]["sm_max_mhz"] >= info["sm_mhz"] > 100
+    assert machine["limits"] == info["limits"]
+    (trace,) = (repository.root / "traces/elementwise/scale_add_h8.jsonl").read_text().splitlines()
+    performance = json.loads(trace)["evaluation"]["performance"]
+    assert performance["roofline_ms"] == pytest.approx(1e3 * info["roofline_s"])
+
+
+def test_a_run_agrees_with_itself(repository):
+    repository.sizes(1 << 20)
+    repository.solve("good", TORCH)
+    assert repository.run(*SPEED, "--fib-scope=full", apart=True).code == 0
+    again = repository.run(*SPEED, "--fib-scope=full", "--fib-baseline=run.json", apart=True)
+    assert again.code == 0, again.output
+    assert "1 SAME" in again.output
+
+
+def test_processes_take_cards_in_turn(repository):
+    cards = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.count("GPU ")
+    if cards < 2:
+        pytest.skip("one card")
+    shown = "    print('card', os.environ['CUDA_VISIBLE_DEVICES'])\n    return"
+    source = "import os\n" + TORCH.replace("    return", shown)
+    repository.solve("good", source)
+    repository.solve("other", source)
+    done = repository.run("-k", "test_correct", "--fib-device=cuda", "-n", "2", "-rP", apart=True)
+    assert done.code == 0, done.output
+    assert len({line for line in done.output.splitlines() if line.startswith("card ")}) == 2
