@@ -75,6 +75,7 @@ def session(tmp_path, monkeypatch):
         device=device,
         options=SimpleNamespace(cache="cold", policy="any"),
         pool=SimpleNamespace(quiet=lambda: None),
+        progress=SimpleNamespace(doing=contextlib.nullcontext),
         watch=SimpleNamespace(throttling=throttling),
         limits=Limits(1e12, {"float16": 1e15}, "data sheet"),
         gates=SimpleNamespace(judge=lambda *_: Outcome()),
