@@ -2,8 +2,9 @@
 
     python benchmarks/large_traces.py DIR [LINES]
 
-DIR gets `definitions/`, `solutions/` and `traces/`: 25 definitions, 40 solutions of each, 100 workloads, one line for
-each of 100,000 evaluations; one in seven fails, with a log. The same numbers come out every time.
+DIR gets `definitions/`, `solutions/` and `traces/`: 25 definitions, 40 solutions of each, 50 workloads, two cards: one
+line for each of 100,000 evaluations. A third of the solutions fail on some workloads, with a log. The same numbers come
+out every time.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ import random
 import sys
 from pathlib import Path
 
-DEFINITIONS, SOLUTIONS, WORKLOADS = 25, 40, 100
+DEFINITIONS, SOLUTIONS, WORKLOADS = 25, 40, 50
+CARDS = ("NVIDIA H100 80GB HBM3", "NVIDIA B200")
 FAILURES = ("INCORRECT_NUMERICAL", "RUNTIME_ERROR", "COMPILE_ERROR", "TIMEOUT")
 SOURCE = "import torch\n\n\n" + "".join(
     f"def stage_{number}(x, weight):\n    return torch.addmm(x, x, weight, alpha={number / 7})\n\n\n" for number in range(30)
 )
 
 
-def write(root: Path, lines: int = DEFINITIONS * SOLUTIONS * WORKLOADS) -> None:
+def write(root: Path, lines: int = 100_000) -> None:
     """Write about `lines` evaluations below a folder."""
     dice = random.Random(20)  # noqa: S311 - sizes and times, no secrets
-    for number in range(max(1, round(lines / (SOLUTIONS * WORKLOADS)))):
+    for number in range(max(1, round(lines / (SOLUTIONS * WORKLOADS * len(CARDS))))):
         _definition(root, f"gemm_n{128 * (number + 1)}", ("gemm", "rmsnorm", "gqa_paged", "moe")[number % 4], dice)
 
 
@@ -39,14 +41,16 @@ def _definition(root: Path, name: str, op_type: str, dice: random.Random) -> Non
     ]
     path = root / "traces" / op_type / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as out:
+    with path.open("w", encoding="utf-8") as out:
         for number in range(SOLUTIONS):
             solution, author = f"attempt_{number:03d}", f"model-{number % 8}"
             _put(root / "solutions" / author / op_type / name / f"{solution}.json", _solution(solution, name, author))
-            speed = dice.uniform(0.5, 4)
-            for workload in workloads:
-                trace = {"definition": name, "workload": workload, "solution": solution}
-                out.write(json.dumps({**trace, "evaluation": _evaluation(workload["axes"]["m"], speed, dice)}) + "\n")
+            speed, faulty = dice.uniform(0.5, 4), dice.choice((0.0, 0.0, 0.3))
+            for card in CARDS:
+                for workload in workloads:
+                    evaluation = _evaluation(workload["axes"]["m"], speed, faulty, card, dice)
+                    trace = {"definition": name, "workload": workload, "solution": solution, "evaluation": evaluation}
+                    out.write(json.dumps(trace) + "\n")
 
 
 def _put(path: Path, document: dict[str, object]) -> None:
@@ -61,8 +65,8 @@ def _solution(name: str, definition: str, author: str) -> dict[str, object]:
     return {"name": name, "definition": definition, "author": author, "spec": spec, "sources": sources}
 
 
-def _evaluation(size: int, speed: float, dice: random.Random) -> dict[str, object]:
-    failed = dice.random() < 1 / 7
+def _evaluation(size: int, speed: float, faulty: float, card: str, dice: random.Random) -> dict[str, object]:
+    failed = dice.random() < faulty
     reference = 2e-3 + 6e-6 * size * dice.uniform(0.95, 1.05)
     latency = reference / speed * dice.uniform(0.9, 1.1)
     status = dice.choice(FAILURES) if failed else "PASSED"
@@ -72,11 +76,11 @@ def _evaluation(size: int, speed: float, dice: random.Random) -> dict[str, objec
         "latency_ms": latency,
         "reference_latency_ms": reference,
         "speedup_factor": reference / latency,
-        "roofline_ms": 1e-3 + 1.2e-6 * size,
+        "roofline_ms": 3e-4 + 1.2e-6 * size,
     }
     return {
         "status": status,
-        "environment": {"hardware": dice.choice(("NVIDIA H100", "NVIDIA H100", "NVIDIA B200")), "libs": libs},
+        "environment": {"hardware": card, "libs": libs},
         "timestamp": "2026-01-01T00:00:00",
         "log": log,
         "correctness": None if failed else {"max_relative_error": 1e-3, "max_absolute_error": 1e-2},

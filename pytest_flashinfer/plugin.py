@@ -33,12 +33,15 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from pytest_flashinfer import actions, fixtures
     from pytest_flashinfer.recording import Records
+    from pytest_flashinfer.reporting import HtmlReport
     from pytest_flashinfer.session import FibSession
 
     settings = options.read(config)
     session = FibSession(config, settings)
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
     config.pluginmanager.register(Records(session), "flashinfer-records")
+    if settings.report is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(HtmlReport(session, settings.report), "flashinfer-report")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
     if settings.shard is not None:
         from pytest_flashinfer.sharding import Shard

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -117,7 +118,7 @@ class Report:
 def make(rows: Rows, told: Told, title: str, facts: Sequence[str] = (), notes: Sequence[str] = ()) -> Report:
     """Rank everything; definitions in the order of op_type and name, cards by name."""
     chapters = [_chapter(name, rows, told) for name in rows.boards]
-    chapters.sort(key=lambda chapter: (chapter.op_type, chapter.name))
+    chapters.sort(key=lambda chapter: (chapter.op_type, _natural(chapter.name)))
     environments = [(card, libs, count) for (card, libs), count in sorted(rows.environments.items())]
     report = Report(title, chapters, environments, told, facts, list(notes))
     if rows.replaced:
@@ -129,6 +130,11 @@ def make(rows: Rows, told: Told, title: str, facts: Sequence[str] = (), notes: S
             if board.left_out:
                 report.notes.append(f"{chapter.name} on {board.card}: {board.left_out:,} solutions left out, the last")
     return report
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts `n128` before `n1024`."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d{1,18})", name)]
 
 
 def _chapter(name: str, rows: Rows, told: Told) -> Chapter:

@@ -40,11 +40,12 @@ def read_rows(files: Iterable[Path]) -> tuple[Rows, list[Fault]]:
     """Return the evaluations in trace files, and the faults of lines that could not be read."""
     rows, faults = Rows(), []
     for path in files:
+        op_type = path.absolute().parent.name
         for trace in stream_traces(path, path.stem):
             if isinstance(trace, Fault):
                 faults.append(trace)
             elif trace.solution is not None and trace.evaluation is not None:
-                rows.op_types.setdefault(trace.definition, path.parent.name)
+                rows.op_types.setdefault(trace.definition, op_type)
                 rows.add(_row(trace, trace.evaluation, trace.solution), trace.evaluation.environment.libs)
     return rows, faults
 

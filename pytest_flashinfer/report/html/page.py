@@ -21,10 +21,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jinja2 import Environment
+    from markupsafe import Markup
 
     from pytest_flashinfer.report.html.boards import Chapter, Report
 
 SCRIPTS = ("dom", "code", "charts", "chapter", "filters", "main")  # in the order in which they are joined
+WORDS = {  # for statuses, where there is little room
+    "INCORRECT_NUMERICAL": "numerical",
+    "INCORRECT_SHAPE": "shape",
+    "INCORRECT_DTYPE": "dtype",
+    "RUNTIME_ERROR": "runtime",
+    "COMPILE_ERROR": "compile",
+    "TIMEOUT": "timeout",
+    "REWARD_HACK": "reward hack",
+    "INVALID_REFERENCE": "invalid reference",
+}
 PART_CHARACTERS = 1 << 20  # of the file, that are written at a time
 
 
@@ -86,6 +97,8 @@ def _environment() -> Environment:
     )
     made.filters["duration"] = lambda seconds: duration(seconds).replace("us", "µs")
     made.filters["axes"] = axes
+    made.filters["breakable"] = breakable
+    made.filters["word"] = lambda status: WORDS.get(status, status)
     return made
 
 
@@ -95,6 +108,13 @@ def axes(chapter: Chapter) -> str:
         return ", ".join(chapter.axes)
     told: dict[str, Any] = {name: axis.value for name, axis in chapter.definition.axes.items()}
     return ", ".join(name if value is None else f"{name} = {value}" for name, value in told.items())
+
+
+def breakable(name: str) -> Markup:
+    """Let a long name break after its underscores."""
+    from markupsafe import Markup, escape
+
+    return Markup("_<wbr>").join(map(escape, name.split("_")))
 
 
 def _static(name: str) -> str:
@@ -113,4 +133,4 @@ def _plotly() -> str:
 @cache
 def _compressed(text: str) -> str:
     """Compress a script; the page unpacks it when a chart is first looked at."""
-    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

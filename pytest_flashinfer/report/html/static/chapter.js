@@ -1,5 +1,6 @@
 // What a definition shows beside its tables: charts, failures, sources, conversations. Made when it is first opened.
-const LISTED = 25; // failures and solutions of a list, until somebody asks for all
+const LISTED = 12; // failures and solutions of a list, until somebody asks for all
+const LEADERS = 15; // rows of a leaderboard, until then
 const opened = new Map();
 
 async function openChapter(at) {
@@ -23,13 +24,32 @@ function boardParts(section, board, numbers, texts, logs) {
   live.replaceChildren(...parts.map((part) => part.element));
   live.hidden = false;
   const admits = rowsShown(section);
-  return { update: () => parts.forEach((part) => part.update(board.solutions.filter((solution) => admits(solution.name)))) };
+  const fold = foldRows(section);
+  return { update: () => {
+    fold();
+    parts.forEach((part) => part.update(board.solutions.filter((solution) => admits(solution.name))));
+  } };
 }
 
 // The leaderboard's own rows say who is filtered out: there is one filter.
 function rowsShown(section) {
   const rows = new Map([...section.querySelectorAll("tbody tr")].map((row) => [row.dataset.solution, row]));
   return (name) => !(rows.get(name) || {}).hidden;
+}
+
+// Folds the rows after the first ones away; those that a filter hides do not count.
+function foldRows(section) {
+  let all = false;
+  const rows = [...section.querySelectorAll("tbody tr")];
+  const button = h("button", { type: "button", click: () => { all = true; fold(); } });
+  section.querySelector(".scroll").after(button);
+  const fold = () => {
+    const shown = rows.filter((row) => !row.hidden);
+    shown.forEach((row, at) => row.classList.toggle("folded", !all && at >= LEADERS));
+    button.hidden = all || shown.length <= LEADERS;
+    button.textContent = `Show all ${shown.length.toLocaleString("en")} solutions`;
+  };
+  return fold;
 }
 
 function figure(title, hint, ...children) {

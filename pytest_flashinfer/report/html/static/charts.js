@@ -153,7 +153,7 @@ function heatPicture(numbers, solutions) {
     const base = look();
     const layout = {
       height: 64 + rows.length * (rows.length > 30 ? 16 : 22), margin: { l: 40, r: 12, t: 8, b: 44 },
-      xaxis: { ...base.xaxis, showgrid: false, zeroline: false, showticklabels: false, ticks: "", title: { text: "workloads, small to large", standoff: 8 } },
+      xaxis: { ...base.xaxis, showgrid: false, zeroline: false, ticks: "", ...someTicks(numbers, columns, width < 500 ? 5 : 12), title: { text: plain(`workloads, small to large${numbers.axes.length ? `, by ${numbers.axes[0]}` : ""}`), standoff: 8 } },
       yaxis: { ...base.yaxis, showgrid: false, zeroline: false, autorange: "reversed", ticks: "", tickvals: rows.map((_, row) => row), ticktext: rows.map((solution) => plain(shorter(solution.name, label))) },
     };
     const traces = [
@@ -167,6 +167,14 @@ function heatPicture(numbers, solutions) {
     };
     return { traces, layout, move, say: ({ pointNumber: [row, column] }) => (said[row] || [])[column] || "not run" };
   };
+}
+
+// The first axis' size under some of the columns.
+function someTicks(numbers, columns, most) {
+  if (!numbers.axes.length) return { showticklabels: false };
+  const step = Math.max(1, Math.ceil(columns / most));
+  const tickvals = Array.from({ length: Math.ceil(columns / step) }, (_, at) => at * step);
+  return { tickvals, ticktext: tickvals.map((place) => (numbers.sizes[0][place] ?? 0).toLocaleString("en")), tickangle: 0 };
 }
 
 function workloadName(numbers, place) {

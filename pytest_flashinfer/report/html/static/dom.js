@@ -36,6 +36,7 @@ function time(us) {
 const times = (ratio) => (ratio === null || ratio === undefined ? "–" : `${ratio.toFixed(2)}×`);
 const counted = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 const shorter = (text, limit) => (text.length > limit ? `${text.slice(0, limit - 1)}…` : text);
+const breakable = (name) => name.split("_").flatMap((part, at) => (at ? ["_", h("wbr"), part] : [part]));
 const sizesOf = (axes) => Object.entries(axes).map(([name, size]) => `${name} = ${size}`).join(", ");
 
 function median(values) {

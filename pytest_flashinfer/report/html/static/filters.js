@@ -43,7 +43,7 @@ function retell(row, leaders) {
   const best = leaders[0] && right[0] === leaders[0] && leaders[0].querySelector(".bar") ? leaders[0] : null;
   const cell = (key) => row.querySelector(`[data-cell="${key}"]`);
   cell("right").textContent = `${right.length} of ${leaders.length}`;
-  cell("solution").textContent = best ? best.dataset.solution : "none";
+  cell("solution").replaceChildren(...breakable(best ? best.dataset.solution : "none"));
   cell("solution").classList.toggle("dim", !best);
   for (const key of ["author", "latency", "speedup", "roofline"]) {
     cell(key).textContent = best ? best.querySelector(`[data-cell="${key}"]`).textContent : "–";
