@@ -117,6 +117,7 @@ class Report:
 
 def make(rows: Rows, told: Told, title: str, facts: Sequence[str] = (), notes: Sequence[str] = ()) -> Report:
     """Rank everything; definitions in the order of op_type and name, cards by name."""
+    told = told.cleaned()
     chapters = [_chapter(name, rows, told) for name in rows.boards]
     chapters.sort(key=lambda chapter: (chapter.op_type, _natural(chapter.name)))
     environments = [(card, libs, count) for (card, libs), count in sorted(rows.environments.items())]

@@ -12,6 +12,7 @@ import os
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pytest_flashinfer.report.html.payload import Texts, numbers, packed
 from pytest_flashinfer.report.table import duration
@@ -98,6 +99,7 @@ def _environment() -> Environment:
     made.filters["duration"] = lambda seconds: duration(seconds).replace("us", "µs")
     made.filters["axes"] = axes
     made.filters["breakable"] = breakable
+    made.filters["quoted"] = lambda name: quote(name, safe="", errors="replace")
     made.filters["word"] = lambda status: WORDS.get(status, status)
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.report.results import Result
@@ -71,6 +71,14 @@ class Told:
     solutions: dict[Names, Solution] = field(default_factory=dict)
     conversations: dict[Names, str] = field(default_factory=dict)  # paths of agent traces
 
+    def cleaned(self) -> Told:
+        """Return the same with names as the rows have them."""
+        pairs = [
+            {(clean(definition), clean(name)): value for (definition, name), value in table.items()}
+            for table in (self.solutions, self.conversations)
+        ]
+        return Told({clean(name): value for name, value in self.definitions.items()}, *pairs)  # type: ignore[arg-type]
+
     def author(self, definition: str, solution: str) -> str:
         """Return who wrote a solution, or the empty string: trace lines do not say it."""
         found = self.solutions.get((definition, solution))
@@ -92,6 +100,8 @@ class Rows:
 
     def add(self, row: Row, libs: Mapping[str, str] | None = None) -> None:
         """Add a row that was measured with these versions."""
+        if not (row.definition.isprintable() and row.solution.isprintable()):
+            row = replace(row, definition=clean(row.definition), solution=clean(row.solution))
         board = self.boards.setdefault(row.definition, {}).setdefault(row.card, {}).setdefault(row.solution, {})
         old = board.get(row.workload)
         if old is not None:
@@ -102,6 +112,11 @@ class Rows:
         if row.workload is not None:
             self.workloads.setdefault(row.definition, {})[row.workload] = row.axes
         self.environments[row.card, tuple(sorted((libs or {}).items()))] += 1
+
+
+def clean(name: str) -> str:
+    """Return a name as an HTML page can hold it: without NUL and halves of characters."""
+    return name.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 
 def shortened(log: str) -> str:

@@ -94,7 +94,7 @@ function latencyPart(board, numbers) {
     draw();
   };
   const element = figure("Latency", "Lower is better. Arrow keys read the points; drag to zoom, double-click to go back.",
-    h("div", { class: "controls" }, axis.element, h("label", {}, log, " log axes")), place, legend);
+    h("div", { class: "controls" }, axis.element, h("label", {}, log, " log axes")), place, place.readout, legend);
   return { element, update };
 }
 
@@ -112,7 +112,7 @@ function heatPart(board, numbers) {
     h("span", { class: "key" }, h("i", { class: "swatch failed" }), "failed"),
     h("span", { class: "key" }, h("i", { class: "swatch empty" }), "not timed"));
   const cut = h("p", { class: "dim" });
-  const element = figure("Speedup by workload", "One row a solution, one column a workload. Arrow keys read the cells.", place, keys, cut);
+  const element = figure("Speedup by workload", "One row a solution, one column a workload. Arrow keys read the cells.", place, place.readout, keys, cut);
   const update = (solutions) => {
     shown = solutions;
     element.hidden = !shown.length || !numbers.uuids.length;

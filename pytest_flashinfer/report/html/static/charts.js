@@ -32,6 +32,7 @@ const seen = new IntersectionObserver((entries) => {
 // A chart that draws itself when it comes into view, and again when `redraw` is called. Arrow keys read its points.
 function chart(label, describe) {
   const place = h("div", { class: "chart", tabindex: 0, role: "application", "aria-roledescription": "chart", "aria-label": label });
+  place.readout = h("p", { class: "readout", role: "status", hidden: true });
   let drawn = null, cursor = null;
   place.draw = async () => {
     const library = await plotly();
@@ -47,10 +48,14 @@ function chart(label, describe) {
     event.preventDefault();
     cursor = drawn.move(cursor, { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key]);
     if (!cursor) return;
-    byId("tip").textContent = drawn.say(cursor);
-    (await plotly()).Fx.hover(place, [cursor], "xy");
+    place.readout.textContent = drawn.say(cursor).replace(/\n/g, " · ");
+    place.readout.hidden = false;
+    (await plotly()).Fx.hover(place, drawn.mark(cursor), "xy");
   });
-  place.addEventListener("blur", async () => { if (cursor) (await plotly()).Fx.unhover(place); });
+  place.addEventListener("blur", async () => {
+    place.readout.hidden = true;
+    if (cursor) (await plotly()).Fx.unhover(place);
+  });
   seen.observe(place);
   return place;
 }
@@ -118,7 +123,7 @@ function latencyPicture(board, numbers, solutions, axis, logarithmic) {
       : { type: "linear", rangemode: "tozero", nticks: width < 500 ? 5 : 8 });
     const layout = {
       height: width < 500 ? 300 : 380, hoverdistance: 30,
-      xaxis: { ...base.xaxis, ...kind(xs, label, (size) => size.toLocaleString("en")), title: { text: plain(at < 0 ? "workload, small to large" : axis), standoff: 8 } },
+      xaxis: { ...base.xaxis, ...kind(xs, label, (size) => size.toLocaleString("en")), title: { text: plain(at < 0 ? "workload, small to large" : shorter(axis, 30)), standoff: 8 } },
       yaxis: { ...base.yaxis, ...kind(ys, "latency", time), ...(logarithmic ? {} : { ticksuffix: " µs" }), title: { text: "latency", standoff: 8 } },
     };
     const move = (cursor, [right, down]) => {
@@ -128,7 +133,7 @@ function latencyPicture(board, numbers, solutions, axis, logarithmic) {
       const line = filled[(filled.indexOf(cursor.curveNumber) + down + filled.length) % filled.length];
       return { curveNumber: line, pointNumber: Math.max(0, Math.min(traces[line].x.length - 1, cursor.pointNumber + right)) };
     };
-    return { traces, layout, move, say: (cursor) => traces[cursor.curveNumber].said[cursor.pointNumber] };
+    return { traces, layout, move, mark: (cursor) => [cursor], say: (cursor) => traces[cursor.curveNumber].said[cursor.pointNumber] };
   };
 }
 
@@ -153,7 +158,7 @@ function heatPicture(numbers, solutions) {
     const base = look();
     const layout = {
       height: 64 + rows.length * (rows.length > 30 ? 16 : 22), margin: { l: 40, r: 12, t: 8, b: 44 },
-      xaxis: { ...base.xaxis, showgrid: false, zeroline: false, ticks: "", ...someTicks(numbers, columns, width < 500 ? 5 : 12), title: { text: plain(`workloads, small to large${numbers.axes.length ? `, by ${numbers.axes[0]}` : ""}`), standoff: 8 } },
+      xaxis: { ...base.xaxis, showgrid: false, zeroline: false, ticks: "", ...someTicks(numbers, columns, width < 500 ? 5 : 12), title: { text: plain(`workloads, small to large${numbers.axes.length ? `, by ${shorter(numbers.axes[0], 20)}` : ""}`), standoff: 8 } },
       yaxis: { ...base.yaxis, showgrid: false, zeroline: false, autorange: "reversed", ticks: "", tickvals: rows.map((_, row) => row), ticktext: rows.map((solution) => plain(shorter(solution.name, label))) },
     };
     const traces = [
@@ -161,11 +166,11 @@ function heatPicture(numbers, solutions) {
       { ...common, z: failed, colorscale: [[0, css("--failed")], [1, css("--failed")]], zmin: 0, zmax: 1 },
     ];
     const move = (cursor, [right, down]) => {
-      const [row, column] = cursor ? cursor.pointNumber : [0, -right];
-      const next = [Math.max(0, Math.min(rows.length - 1, row + down)), Math.max(0, Math.min(columns - 1, column + right))];
-      return { curveNumber: (failed[next[0]] || [])[next[1]] ? 1 : 0, pointNumber: next };
+      const { row, column } = cursor || { row: -down, column: -right };
+      return { row: Math.max(0, Math.min(rows.length - 1, row + down)), column: Math.max(0, Math.min(columns - 1, column + right)) };
     };
-    return { traces, layout, move, say: ({ pointNumber: [row, column] }) => (said[row] || [])[column] || "not run" };
+    const say = ({ row, column }) => said[row][column] || `${rows[row].name}\n${workloadName(numbers, column)}\nnot run`;
+    return { traces, layout, move, mark: ({ row, column }) => ({ xval: column, yval: row }), say };
   };
 }
 

@@ -30,10 +30,18 @@ async function route(focus) {
   if (moved && focus) arrive(shown);
   try {
     const chapter = await openChapter(at);
-    if (match[2]) chapter.show(decodeURIComponent(match[2]));
+    if (match[2]) chapter.show(decoded(match[2]));
   } catch (error) {
     shown.append(h("p", { class: "note", role: "alert" }, `This browser cannot unpack the charts and sources (${error.message}); the tables are complete.`));
     throw error;
+  }
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 
