@@ -18,7 +18,8 @@ DEFINITIONS, SOLUTIONS, WORKLOADS = 25, 40, 50
 CARDS = ("NVIDIA H100 80GB HBM3", "NVIDIA B200")
 FAILURES = ("INCORRECT_NUMERICAL", "RUNTIME_ERROR", "COMPILE_ERROR", "TIMEOUT")
 SOURCE = "import torch\n\n\n" + "".join(
-    f"def stage_{number}(x, weight):\n    return torch.addmm(x, x, weight, alpha={number / 7})\n\n\n" for number in range(30)
+    f"def stage_{number}(x, weight):\n    return torch.addmm(x, x, weight, alpha={number / 7})\n\n\n"
+    for number in range(30)
 )
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.report.html import boards, extra, gather, page
-from pytest_flashinfer.report.html.rows import Rows, Told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from pytest_flashinfer.report.html.rows import Rows, Told
 
 
 class CannotReportError(ValueError):
@@ -48,8 +49,6 @@ def run(
 
 
 def _told(traces: Sequence[Path], definitions: Sequence[Path], solutions: Sequence[Path], rows: Rows) -> Told:
-    places = [
-        given or gather.beside_traces(traces, name)
-        for given, name in ((definitions, "definitions"), (solutions, "solutions"))
-    ]
-    return gather.told(DataSet(*places, ()), rows.boards)
+    found = definitions or gather.beside_traces(traces, "definitions")
+    dataset = DataSet(found, solutions or gather.beside_traces(traces, "solutions"), ())
+    return gather.told(dataset, rows.boards)

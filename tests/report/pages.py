@@ -28,7 +28,9 @@ def definition(name: str, op_type: str, description: str | None = None) -> Defin
     return Definition(name, op_type, axes, {"x": spec}, {"y": spec}, "def run(x): ...", description=description)
 
 
-def solution(name: str, of: str, author: str, source: str = "import torch\n\n\ndef run(x):\n    return x  # the same\n"):
+def solution(
+    name: str, of: str, author: str, source: str = "import torch\n\n\ndef run(x):\n    return x  # the same\n"
+):
     return Solution(name, of, author, "python", "main.py", "run", (SourceFile("main.py", source),))
 
 

@@ -24,7 +24,13 @@ if CHROMIUM is None or DRIVER is None:
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/rows_at_once.trace.json"
-SWITCHES = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-device-scale-factor=1")
+SWITCHES = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--force-device-scale-factor=1",
+)
 PATIENCE = 30  # seconds; a busy machine is slow
 
 
@@ -115,7 +121,7 @@ def test_overview_and_definition(plain):
     plain.open()
     assert plain.texts("#overview-table tbody th a") == ["gemm_n128", "gemm_n128", "gemm_n1024", "rmsnorm_h128"]
     assert plain.texts("#overview-table tbody tr:last-child td") == [
-        *("rmsnorm", "NVIDIA H100 80GB HBM3", "fast", "ann", "4.00×", "1.51 µs", "80%", "4 of 5"),
+        *("rmsnorm", "NVIDIA H100 80GB HBM3", "fast", "ann", "4.00\u00d7", "1.51 µs", "80%", "4 of 5"),
     ]
     assert plain.all(".chapter") == []
     plain.all("#overview-table tbody th a")[2].click()
@@ -192,7 +198,7 @@ def test_keyboard(plain):
     plain.driver.switch_to.active_element.send_keys(Keys.ENTER)
     plain.draw()
     assert plain.ask("location.hash") == "#d2"
-    for chart, word in ((0, "m = 4"), (1, "×")):
+    for chart, word in ((0, "m = 4"), (1, "\u00d7")):
         place = plain.all(".current .chart")[chart]
         plain.ask("void arguments[0].focus()", place)
         place.send_keys(Keys.ARROW_RIGHT)
@@ -247,7 +253,10 @@ def test_hostile_texts_do_nothing(hostile):
             place.send_keys(Keys.ARROW_RIGHT)
             hostile.until("document.querySelector('.current .hoverlayer .hovertext')")
         assert hostile.ask("window.hacked") is None
-        assert hostile.ask("document.querySelectorAll('img, iframe, object, main script, a[href^=javascript]').length") == 0
+        assert (
+            hostile.ask("document.querySelectorAll('img, iframe, object, main script, a[href^=javascript]').length")
+            == 0
+        )
         names.add(hostile.ask("document.querySelector('.current').dataset.name"))
         assert len(hostile.all(".current .solution")) == 2
     assert names == {text.replace("\x00", "\ufffd").replace("\ud800", "?") for text in HOSTILE}

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.agent import beside
-from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.data.discover import walk
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.traces import stream_traces
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_flashinfer.data.dataset import DataSet
     from pytest_flashinfer.data.model import Evaluation, Trace
 
 ROOFLINE = "roofline_ms"  # beside `latency_ms`: the least time that the card's bandwidth and arithmetic allow

@@ -62,14 +62,20 @@ def _parts(report: Report) -> Iterator[str]:
     texts = Texts(report)
     islands = [(packed(numbers(chapter)), texts.of(chapter)) for chapter in report.chapters]
     if texts.dropped:
-        report.notes.append(f"sources and logs of {texts.dropped:,} solutions left out: they would make the file too large")
-    yield from _environment().get_template("report.html").generate(
-        report=report,
-        islands=islands,
-        style=_static("style.css"),
-        script=script,
-        plotly=_compressed(plotly),
-        policy=policy(script, plotly),
+        report.notes.append(
+            f"sources and logs of {texts.dropped:,} solutions left out: they would make the file too large"
+        )
+    yield from (
+        _environment()
+        .get_template("report.html")
+        .generate(
+            report=report,
+            islands=islands,
+            style=_static("style.css"),
+            script=script,
+            plotly=_compressed(plotly),
+            policy=policy(script, plotly),
+        )
     )
 
 
@@ -78,7 +84,9 @@ def policy(*scripts: str) -> str:
 
     Styles may stand in the page: plotly.js writes its own.
     """
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
+    )
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; font-src data:; "
         "base-uri 'none'; form-action 'none'"

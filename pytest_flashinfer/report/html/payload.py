@@ -47,13 +47,17 @@ def _board(board: Board, places: Mapping[str | None, int]) -> dict[str, Any]:
     order = {each.solution: number for number, each in enumerate(board.standings)}
     return {
         "card": board.card,
-        "solutions": [_solution(board.rows[each.solution], places, each.solution, each.author) for each in board.standings],
+        "solutions": [
+            _solution(board.rows[each.solution], places, each.solution, each.author) for each in board.standings
+        ],
         "roofline": _roofline(board, places),
         "failures": [_failure(failing, order) for failing in board.failures],
     }
 
 
-def _solution(rows: Mapping[str | None, Row], places: Mapping[str | None, int], name: str, author: str) -> dict[str, Any]:
+def _solution(
+    rows: Mapping[str | None, Row], places: Mapping[str | None, int], name: str, author: str
+) -> dict[str, Any]:
     listed = sorted((places[row.workload], row) for row in rows.values() if row.workload in places)
     statuses = [row.status for _, row in listed]
     return {

@@ -153,9 +153,7 @@ def _row(result: Result, card: str, axes: Mapping[str, int]) -> Row:
     status = (result.status or "FAILED") if failed else PASSED
     times = (None, None, floor) if failed else (result.latency, result.speedup, floor)
     log = shortened(result.details) if failed else ""
-    return Row(
-        result.definition, result.solution, card, result.workload, axes, status, *times, result.bound_share, log
-    )
+    return Row(result.definition, result.solution, card, result.workload, axes, status, *times, result.bound_share, log)
 
 
 def _merged(one: Row, other: Row) -> Row:
