@@ -30,7 +30,9 @@ class HtmlReport:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write the page; also of a run cut short."""
+        """Write the page; also of a run cut short, but not of one that only collects."""
+        if self.session.config.option.collectonly:
+            return
         from pytest_flashinfer.report.html import boards, page, rows
         from pytest_flashinfer.report.terminal import results_of
 

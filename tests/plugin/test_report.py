@@ -61,6 +61,12 @@ def test_the_ini_key(repository, kernels):
     assert (repository.root / "from_ini.html").is_file()
 
 
+def test_collecting_leaves_an_earlier_report_as_it_is(repository, kernels):
+    page = repository.write("report.html", "earlier")
+    kernels("--fib-report=report.html", "--collect-only")
+    assert page.read_text() == "earlier"
+
+
 def test_under_xdist_one_process_writes_it(repository):
     pytest.importorskip("xdist")
     repository.solve("wrong", WRONG)

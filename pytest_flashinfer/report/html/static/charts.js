@@ -3,7 +3,7 @@ const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9",
 const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star"];
 const SHOWN_LINES = 6; // at first; the others are a click away
 const MAX_HEAT_ROWS = 60, MAX_HEAT_COLUMNS = 400;
-const SCALE = [[0, "#b2533e"], [0.25, "#e0a183"], [0.5, "#ebe8e0"], [0.75, "#7fb3c8"], [1, "#155e83"]];
+const STEPS = [0, 0.25, 0.5, 0.75, 1]; // of the colours --r0 to --r4, from slow to fast
 const BEYOND = 3; // log2 of the speedup at which the colours end
 const coarse = matchMedia("(pointer: coarse)").matches;
 
@@ -162,7 +162,7 @@ function heatPicture(numbers, solutions) {
       yaxis: { ...base.yaxis, showgrid: false, zeroline: false, autorange: "reversed", ticks: "", tickvals: rows.map((_, row) => row), ticktext: rows.map((solution) => plain(shorter(solution.name, label))) },
     };
     const traces = [
-      { ...common, z: speed, colorscale: SCALE, zmin: -BEYOND, zmax: BEYOND },
+      { ...common, z: speed, colorscale: STEPS.map((step, at) => [step, css(`--r${at}`)]), zmin: -BEYOND, zmax: BEYOND },
       { ...common, z: failed, colorscale: [[0, css("--failed")], [1, css("--failed")]], zmin: 0, zmax: 1 },
     ];
     const move = (cursor, [right, down]) => {
