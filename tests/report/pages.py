@@ -17,7 +17,7 @@ HOSTILE = (
     "\"><svg onload=window.hacked=1>&lt;b&gt;'",
     "javascript:window.hacked=1",
     "<!--<script>",
-    "%{x}<a href='javascript:window.hacked=1'>link</a><br>{{ 7 * 7 }}",
+    "<a href='https://example.org/'>link</a>%{x}<a href='javascript:window.hacked=1'>link</a><br>{{ 7 * 7 }}",
     "\u2028\x00\x1b[31m\ud800 ]]></style><style>*{display:none}</style>",
 )
 

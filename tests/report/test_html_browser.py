@@ -77,7 +77,8 @@ class Page:
     def draw(self) -> None:
         """Draw every chart of the definition that is open, in view or not."""
         self.until("document.querySelectorAll('.current .chart').length > 0")
-        self.ask("void document.querySelectorAll('.current .chart').forEach((each) => each.draw())")
+        draw = "(each) => { delete each.dataset.drawn; each.draw(); }"
+        self.ask(f"void document.querySelectorAll('.current .chart').forEach({draw})")
         charts = "[...document.querySelectorAll('.current .chart')].filter((each) => each.offsetParent)"
         self.until(f"{charts}.every((each) => each.dataset.drawn)")
 
@@ -251,7 +252,8 @@ def test_hostile_texts_do_nothing(hostile):
         for chart in range(2):
             place = hostile.all(".current .chart")[chart]
             place.send_keys(Keys.ARROW_RIGHT)
-            hostile.until("document.querySelector('.current .hoverlayer .hovertext')")
+            hostile.until("document.querySelector('.current .chart:focus .hoverlayer .hovertext')")
+            assert hostile.ask("document.querySelectorAll('.current .chart a').length") == 0
         assert hostile.ask("window.hacked") is None
         assert (
             hostile.ask("document.querySelectorAll('img, iframe, object, main script, a[href^=javascript]').length")

@@ -99,7 +99,7 @@ function points(pairs) {
 }
 
 function lineOf(name, found, axis, style) {
-  const text = found.map((point) => `${name}\n${axis} = ${point.x}\n${time(point.y)}${point.count > 1 ? ` (median of ${point.count} workloads, ${time(point.low)} to ${time(point.high)})` : ""}`);
+  const text = found.map((point) => `${shorter(name, 60)}\n${shorter(axis, 30)} = ${point.x}\n${time(point.y)}${point.count > 1 ? ` (median of ${point.count} workloads, ${time(point.low)} to ${time(point.high)})` : ""}`);
   return {
     type: "scatter", mode: "lines+markers", x: found.map((point) => point.x), y: found.map((point) => point.y),
     name: plain(name), said: text, text: text.map((each) => plain(each).replace(/\n/g, "<br>")), hoverinfo: "text", ...style,
@@ -150,7 +150,7 @@ function heatPicture(numbers, solutions) {
       if (status !== "PASSED") failed[row][place] = 1;
       else if (ratio) speed[row][place] = Math.max(-BEYOND, Math.min(BEYOND, Math.log2(ratio)));
       const told = status !== "PASSED" ? status : ratio ? `${times(ratio)} (${time(solution.us[number])})` : "passed, not timed";
-      said[row][place] = `${solution.name}\n${workloadName(numbers, place)}\n${told}`;
+      said[row][place] = `${shorter(solution.name, 60)}\n${workloadName(numbers, place)}\n${told}`;
     }));
     const text = said.map((row) => row.map((each) => (each ? plain(each).replace(/\n/g, "<br>") : "")));
     const common = { type: "heatmap", showscale: false, text, hoverinfo: "text", xgap: columns > 120 ? 0 : 1, ygap: 1, hoverongaps: false };
@@ -184,5 +184,5 @@ function someTicks(numbers, columns, most) {
 
 function workloadName(numbers, place) {
   const sizes = numbers.axes.map((name, axis) => [name, numbers.sizes[axis][place]]).filter((pair) => pair[1] !== null);
-  return `${sizes.map(([name, size]) => `${name} = ${size}`).join(", ") || "no axes"} · ${shorter(numbers.uuids[place], 9)}`;
+  return `${shorter(sizes.map(([name, size]) => `${name} = ${size}`).join(", "), 120) || "no axes"} · ${shorter(numbers.uuids[place], 9)}`;
 }
