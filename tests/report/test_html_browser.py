@@ -18,7 +18,7 @@ for needed in ("jinja2", "plotly"):
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
 if CHROMIUM is None or DRIVER is None:
     pytest.skip("there is no chromium with its chromedriver here", allow_module_level=True)
 
