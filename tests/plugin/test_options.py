@@ -112,6 +112,7 @@ fib_traces = traces
 fib_resume = false
 fib_shard = 1/1
 fib_results = results.jsonl
+fib_report = report.html
 fib_calls = data/calls.json
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -120,8 +121,11 @@ def make(rows: Rows, told: Told, title: str, facts: Sequence[str] = (), notes: S
     told = told.cleaned()
     chapters = [_chapter(name, rows, told) for name in rows.boards]
     chapters.sort(key=lambda chapter: (chapter.op_type, _natural(chapter.name)))
-    environments = [(card, libs, count) for (card, libs), count in sorted(rows.environments.items())]
-    report = Report(title, chapters, environments, told, facts, list(notes))
+    environments: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+    for (card, libs), count in rows.environments.items():
+        environments[card, tuple(sorted(libs))] += count
+    counted = [(card, libs, count) for (card, libs), count in sorted(environments.items())]
+    report = Report(title, chapters, counted, told, facts, list(notes))
     if rows.replaced:
         report.notes.append(
             f"{rows.replaced:,} evaluations were made again for the same solution, workload and card: the latest counts"

@@ -20,7 +20,7 @@ _LINE = '{"definition"'  # how the workload line of a drawn failure starts
 Names = tuple[str, str]  # of a definition and a solution
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes three times as long to make, and there may be a million
 class Row:
     """One solution on one workload; `workload` is `None` for sizes that were drawn. Times are in seconds."""
 
@@ -111,7 +111,7 @@ class Rows:
         board[row.workload] = row
         if row.workload is not None:
             self.workloads.setdefault(row.definition, {})[row.workload] = row.axes
-        self.environments[row.card, tuple(sorted((libs or {}).items()))] += 1
+        self.environments[row.card, tuple((libs or {}).items())] += 1
 
 
 def clean(name: str) -> str:
