@@ -1,4 +1,4 @@
-"""`python -m pytest_flashinfer`: convert, validate, schema."""
+"""`python -m pytest_flashinfer`: convert, validate, merge, report, schema."""
 
 from __future__ import annotations
 

@@ -221,6 +221,13 @@ DECLARATIONS: tuple[Declaration, ...] = (
         replayed=False,
     ),
     Declaration(
+        "report",
+        "string",
+        "HTML report of the run in one file, at the end (needs the extra `report`)",
+        None,
+        metavar="FILE",
+    ),
+    Declaration(
         "calls",
         "paths",
         "kernel calling record of a model, or a folder of them: weighs the measured latencies by its kernel counts",

@@ -44,6 +44,7 @@ class Options:
     resume: bool
     shard: tuple[int, int] | None
     results: Path | None
+    report: Path | None
     calls: tuple[Path, ...]
     min_speedup: tuple[str, ...]
     ini_min_speedup: tuple[str, ...]
@@ -76,7 +77,7 @@ def read(config: pytest.Config) -> Options:
     if values["seed"] is None:
         drawn = getattr(config, "workerinput", {}).get("fib_seed")  # in the processes of pytest-xdist
         values["seed"] = secrets.randbits(32) if drawn is None else drawn
-    for name in ("traces", "results", "baseline"):
+    for name in ("traces", "results", "report", "baseline"):
         values[name] = invocation / values[name] if values[name] else None
     if values["resume"] and values["traces"] is None:
         raise pytest.UsageError("--fib-resume: say with --fib-traces=DIR where the earlier run's traces are")

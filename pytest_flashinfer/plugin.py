@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_flashinfer.benchmarking import Benchmarks
     from pytest_flashinfer.distribution import Distribution
     from pytest_flashinfer.recording import Records
+    from pytest_flashinfer.reporting import HtmlReport
     from pytest_flashinfer.session import FibSession
 
     settings = options.read(config)
@@ -44,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Records(session), "flashinfer-records")
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
+    if settings.report is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(HtmlReport(session, settings.report), "flashinfer-report")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
     if settings.shard is not None:
         from pytest_flashinfer.sharding import Shard

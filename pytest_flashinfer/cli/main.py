@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.cli import convert, merge, validate
+from pytest_flashinfer.cli import convert, merge, report, validate
 from pytest_flashinfer.data.faults import printable
 from pytest_flashinfer.data.schema import NAMES, schema_text
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it exits
         return FINE
-    except (convert.CannotConvertError, merge.CannotMergeError) as error:
+    except (convert.CannotConvertError, merge.CannotMergeError, report.CannotReportError) as error:
         _say(str(error))
         return USAGE
     except OSError as error:
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     two.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="data set, folder or file")
     two.add_argument("-v", "--verbose", action="store_true", help="also say what was read in another form than written")
     two.set_defaults(run=lambda given: validate.run(given.paths, verbose=given.verbose))
+    _add_report(commands)
     three = commands.add_parser("schema", help="print a JSON Schema")
     three.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     three.set_defaults(run=lambda given: _print_schema(given.name))
@@ -77,6 +78,19 @@ def _add_merge(commands: Any) -> None:
     four.add_argument("--baseline", type=Path, metavar="FILE", help="pytest-benchmark's JSON of an earlier run")
     four.add_argument("--limit", type=int, metavar="BYTES", help="size of summary.md, at most (default: GitHub's)")
     four.set_defaults(run=lambda given: merge.run(given.sources, given.output, given.baseline, given.limit))
+
+
+def _add_report(commands: Any) -> None:
+    made = commands.add_parser("report", help="make one HTML page from the trace lines of runs", epilog=EPILOG)
+    made.add_argument("traces", type=Path, nargs="+", metavar="TRACES", help="folder of --fib-traces, or .jsonl file")
+    made.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the page, report.html say")
+    for name in ("definitions", "solutions"):
+        text = f"folder or file of {name} (default: {name}/ of the data set that the traces lie in)"
+        made.add_argument(f"--{name}", type=Path, action="append", default=[], metavar="PATH", help=text)
+    made.add_argument("--title", default="Kernel report", metavar="TEXT", help="heading of the page")
+    made.set_defaults(
+        run=lambda given: report.run(given.traces, given.output, given.definitions, given.solutions, given.title)
+    )
 
 
 def _print_schema(name: str) -> int:

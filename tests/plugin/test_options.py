@@ -114,6 +114,7 @@ fib_traces = traces
 fib_resume = false
 fib_shard = 1/1
 fib_results = results.jsonl
+fib_report = report.html
 fib_calls = data/calls.json
 fib_min_speedup = 0.5
 fib_threshold = 10%

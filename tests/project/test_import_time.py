@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = {"torch", "triton", "hypothesis", "jsonschema", "numpy", "safetensors", "pynvml"}
+HEAVY = {"torch", "triton", "hypothesis", "jsonschema", "numpy", "safetensors", "pynvml", "jinja2", "plotly"}
 
 
 def loaded_by(*arguments, cwd=None):
