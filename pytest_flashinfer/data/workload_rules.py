@@ -98,7 +98,7 @@ def inputs_are_of_the_right_kind(definition: Definition, workload: Workload) -> 
 def _scalar_problem(value: Any, dtype: str, *, optional: bool) -> str | None:
     if value is None:
         return None if optional else f"{dtype}, not null: it is not optional"
-    if dtype == "unknown":
+    if dtype in ("unknown", "dtype", "device"):
         return None
     if isinstance(value, str) != (dtype == "string"):
         return f"{dtype}, not {value!r}"
