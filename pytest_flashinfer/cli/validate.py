@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, sort_by_kind
@@ -13,6 +14,7 @@ from pytest_flashinfer.data.faults import Fault, unique, without_repeats
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
 from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.solution_rules import check_solution
+from pytest_flashinfer.data.traces import MAX_FAULTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -89,8 +91,8 @@ def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
 
 def _record_problems(name: str, path: Path) -> Iterator[Fault]:
     documents = read_json_lines(path) if path.suffix == ".jsonl" else [read_json(path)]
-    for document in documents:
-        yield from schema.check_document(name, document)
+    found = (fault for document in documents for fault in schema.check_document(name, document))
+    yield from islice(found, MAX_FAULTY)
 
 
 def _notes(dataset: DataSet, kinds: Kinds) -> Iterator[str]:

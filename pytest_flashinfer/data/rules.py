@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
 from pytest_flashinfer.data.losses import nothing_is_lost
+from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
 from pytest_flashinfer.data.sizes import SizeError, resolve
 
@@ -24,8 +25,8 @@ Finding = tuple[JsonPath, str, FaultKind]
 
 def near(name: str, names: Iterator[str] | list[str]) -> str:
     """Name the nearest of some names, as the end of a message."""
-    found = get_close_matches(name, list(names), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    found = nearest(name, names)
+    return f"; did you mean {found!r}?" if found else ""
 
 
 def axes_exist(definition: Definition) -> Iterator[Finding]:
@@ -152,7 +153,8 @@ def check_definition(loaded: Loaded[Definition]) -> tuple[Fault, ...]:
     faults = [*without_repeats((*loaded.faults, *schema.check("definition", loaded))), *loaded.warnings]
     if loaded.value is not None:
         for rule in (*RULES, *(() if loaded.faults else (nothing_is_lost,))):  # what is not even read may well be lost
-            faults.extend(loaded.fault(where, message, kind) for where, message, kind in rule(loaded.value))
+            found = islice(rule(loaded.value), schema.MAX_FINDINGS)
+            faults.extend(loaded.fault(where, message, kind) for where, message, kind in found)
     return unique(faults)
 
 

@@ -48,12 +48,12 @@ def _outermost_first(draft: Draft) -> list[str]:
     """List the ragged axes, parents before what is nested in them; those nested in themselves are left out."""
     axes = {str(key): axis for (_, key), axis in draft.objects("axes") if axis.get("type") == "var"}
     nested = {name: axis["parent"] for name, axis in axes.items() if isinstance(axis.get("parent"), str)}
-    order: list[str] = []
-    while True:
-        ready = [name for name, parent in nested.items() if name not in order and parent not in nested.keys() - order]
-        if not ready:
-            break
-        order += ready
+    inside: dict[str, list[str]] = {}
+    for name, parent in nested.items():
+        inside.setdefault(parent, []).append(name)
+    order = [name for name, parent in nested.items() if parent not in nested]
+    for name in order:  # which grows by what is nested in it
+        order += inside.get(name, ())
     for name in nested.keys() - order:
         if nested[name] != name:  # which a rule tells
             draft.faults.append((("axes", name, "parent"), f"axis {name!r} is nested in itself, through its parents"))
