@@ -87,7 +87,7 @@ def test_what_init_does_wrong_is_told_in_a_line(source, kind, said):
 
 
 def test_custom_inputs_get_axes_and_scalars():
-    source = "def run(x, scale, kv): return x\ndef gen(sizes, device):\n    return {'x': torch.full((2,), sizes['s'])}\n"
+    source = "def run(x, scale, kv): return x\ndef gen(sizes, device): return {'x': torch.full((2,), sizes['s'])}\n"
     described = errands.describe(definition(custom_inputs="gen")) | {"reference": source}
     one = Foreign(described, "cpu")
     one.make({"what": "custom", "axes": {"n": 2}, "seed": 3, "scalars": {"s": 1.5}})
