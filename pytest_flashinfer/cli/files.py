@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import sniff
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.discover import TRACE_SUFFIX, walk
 from pytest_flashinfer.data.files import read_text
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BROKEN, UNKNOWN = "broken", "unknown"  # not JSON; JSON, but none of the records
+_SOL = ("workload.jsonl", "definition.json")
 MOST_LINES = 1000  # of which none says what it is
 Kinds = dict[str, list["Path"]]
 
@@ -60,6 +62,16 @@ def kind_of(path: Path) -> str:
     if isinstance(value, list) and value and all(_told(part) == sniff.TRACE for part in value):
         return sniff.TRACE
     return _told(value)
+
+
+def owner_of(path: Path) -> str:
+    """Name the definition that the lines of a file are for where they do not say it: its own name, or its neighbour.
+
+    A SOL-ExecBench problem is a folder with a definition and bare lines for it.
+    """
+    beside = path.with_name(_SOL[1])
+    named = load_definition(beside).value if path.name == _SOL[0] and beside.is_file() else None
+    return path.stem if named is None else named.name
 
 
 def _kind_of_lines(path: Path) -> str:

@@ -6,7 +6,7 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, sort_by_kind
+from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, owner_of, sort_by_kind
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
@@ -75,7 +75,7 @@ def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
 def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
     """Yield the faults of the records that `test_schema` does not see, and those of every line of a trace file."""
     for path in kinds.get("trace", ()):
-        for loaded in load_traces(path, path.stem):
+        for loaded in load_traces(path, owner_of(path)):
             yield from without_repeats((*loaded.faults, *schema.check("trace", loaded)))
     for path in kinds.get("agent", ()):
         yield from load_agent(path).faults
@@ -99,6 +99,6 @@ def _notes(dataset: DataSet, kinds: Kinds) -> Iterator[str]:
     read: list[Loaded[Any]] = [dataset.load(path) for path in dataset.definition_files()]
     read += [*dataset.solutions, *map(load_agent, kinds.get("agent", ()))]
     for path in kinds.get("trace", ()):
-        read += load_traces(path, path.stem)
+        read += load_traces(path, owner_of(path))
     for loaded in read:
         yield from (f"{loaded.path}:{loaded.line}: {note}" for note in loaded.notes)
