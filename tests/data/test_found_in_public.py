@@ -69,6 +69,17 @@ def test_scalars_that_are_no_numbers(tmp_path, dtype):
     )
 
 
+def test_an_output_that_is_part_of_a_tuple_is_written_in_place(tmp_path):
+    cache = {"shape": ["nnz"], "dtype": "float16", "param": "kv_cache"}
+    inputs = {**samples.DUMP["inputs"], "k_cache": cache}
+    loaded = dumped(tmp_path, inputs=inputs, outputs={"k_cache": cache})
+    assert loaded.value.outputs["k_cache"].param == "k_cache"
+    assert any("written in place, not into 'kv_cache', which is no input" in note for note in loaded.notes)
+    assert not any("is the name of an input too" in line for line in samples.messages(check_definition(loaded)))
+    text = write.to_text(write.definition_document(loaded.value))
+    assert load_definition(samples.write(tmp_path / "again.json", text)).value == loaded.value
+
+
 def test_a_parameter_among_the_axes_of_a_dump_may_be_negative(tmp_path):
     axes = {**samples.DUMP["axes"], "window_left": {"type": "const", "value": -1}}
     assert samples.messages(check_definition(dumped(tmp_path, axes=axes))) == []
