@@ -8,9 +8,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.extent import MAX_PARTS, MAX_REPEATED, TOO_DEEP, TOO_MANY, too_large
+from pytest_flashinfer.data.extent import MAX_REPEATED, TOO_DEEP, TOO_MANY, too_large
 from pytest_flashinfer.data.faults import Fault, JsonPath, show_path
 from pytest_flashinfer.data.files import BOM, MAX_BYTES, decode, read_bytes, reason_of, refuse
+from pytest_flashinfer.data.jsonhooks import MAX_DIGITS, Reading, TooManyError
 from pytest_flashinfer.data.jsonmend import diagnose
 from pytest_flashinfer.data.positions import LineIndex, Scan, line_and_column, scan
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MAX_DIGITS = 100  # of an integer; a longer one is no size of anything, and reading it takes quadratic time
 HALF_CHARACTER = "half of a surrogate pair (\\ud800 to \\udfff) is not a character"
 MAX_BROKEN_LINES = 20  # of a JSONL file, until the rest is left unread
 MAX_LINES = 100_000
@@ -69,53 +69,11 @@ class Document:
         return self._index.line(self._offset(where)) + self.line - 1
 
 
-class _TooManyError(Exception):
-    """The parser has seen more values than a document may have: reading on would only take time."""
-
-
-class _Reading:
-    """Hooks of the C parser that notice what it lets pass: repeated keys, NaN, numbers beyond a float or a size."""
-
-    def __init__(self) -> None:
-        self.repeated = False
-        self.odd = False
-        self.seen = 0  # members, repeated ones too, and numbers: what the parser tells of
-
-    def count(self, number: int = 1) -> None:
-        self.seen += number
-        if self.seen > 2 * MAX_PARTS:  # a member that is a number counts twice
-            raise _TooManyError
-
-    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        self.count(len(pairs))
-        self.repeated |= len(result) != len(pairs)
-        return result
-
-    def constant(self, text: str) -> float:
-        self.odd = True
-        self.count()
-        return float(text)
-
-    def number(self, text: str) -> float:
-        self.count()
-        value = float(text)
-        self.odd |= not math.isfinite(value)
-        return value
-
-    def integer(self, text: str) -> int | float:
-        self.count()
-        if len(text) > MAX_DIGITS:
-            self.odd = True
-            return math.inf
-        return int(text)
-
-
 def parse_json(text: str, path: Path, *, line: int = 1, nan_ok: bool = False) -> Document:
     """Parse one document; never raises. `nan_ok` lets NaN and Infinity pass, as old trace files have them."""
     if not text.strip():
         return _broken(path, "empty file: write a JSON object, or delete the file", line)
-    reading = _Reading()
+    reading = Reading()
     try:
         value = json.loads(
             text,
@@ -128,7 +86,7 @@ def parse_json(text: str, path: Path, *, line: int = 1, nan_ok: bool = False) ->
         return Document(path, text=text, faults=tuple(_syntax_faults(text, path, line)), line=line)
     except RecursionError:
         return _broken(path, TOO_DEEP, line)
-    except _TooManyError:
+    except TooManyError:
         return _broken(path, TOO_MANY, line)
     reason = too_large(value)
     if reason:
@@ -157,7 +115,7 @@ def _told(document: Document, found: Iterator[tuple[JsonPath, int, str]]) -> Ite
             yield Fault(document.path, line + document.line - 1, show_path(where), message, column)
 
 
-def _oddities(document: Document, reading: _Reading, *, nan_ok: bool) -> Iterator[tuple[JsonPath, int, str]]:
+def _oddities(document: Document, reading: Reading, *, nan_ok: bool) -> Iterator[tuple[JsonPath, int, str]]:
     if reading.repeated:
         for where, offset in document.scan().duplicates:
             yield where, offset, f"key {where[-1]!r} stands here a second time: keep one of the two"
