@@ -28,6 +28,7 @@ class OwnInputs:
         self.reference = reference
         self.made: set[str] = set()
         self._absent = ""
+        self._told = False
 
     def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> dict[str, Any]:
         """Return inputs by name, on the reference's device; none where the code needs a module that is not installed.
@@ -47,18 +48,26 @@ class OwnInputs:
             return {}
         sizes = {**definition.const_axes, **axes}
         try:
-            made = self.reference.make(what, sizes, recipe.seed & 0xFFFFFFFF, _scalars(workload, recipe))
+            made, unused = self.reference.make(what, sizes, recipe.seed & 0xFFFFFFFF, _scalars(workload, recipe))
         except ModuleAbsent as error:
             self._absent = str(error)
-            text = f"{definition.name}: inputs follow from the contract alone, for {error}"
-            warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+            self._warn(str(error))
             return {}
         found = {name: _as_declared(name, made[name], definition.inputs[name]) for name in wanted if name in made}
         lacking = [name for name in wanted if name not in made and _is_custom(workload, name)]
         if lacking:
             raise InputsError(f"{definition.name}: `{definition.custom_inputs or 'init'}` makes no `{lacking[0]}`")
+        if not found:
+            instead = f"; it makes {', '.join(unused)}" if unused else ""
+            self._warn(f"`{definition.custom_inputs or 'init'}` makes none of {', '.join(wanted)}{instead}")
         self.made.update(found)
         return found
+
+    def _warn(self, reason: str) -> None:
+        if not self._told:
+            text = f"{self.definition.name}: inputs follow from the contract alone, for {reason}"
+            warnings.warn(pytest.PytestWarning(text), stacklevel=3)
+        self._told = True
 
 
 def _is_custom(workload: Workload | None, name: str) -> bool:

@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from hypothesis.statistics import collector, describe_statistics
 
+from pytest_flashinfer.data.append import append_once
 from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
@@ -157,13 +158,10 @@ class SizeSearch:
         path = getattr(file, "workload_file", None)
         if path is None:
             return "--fib-save-failures: no workload folder is known; name one with --fib-workloads=DIR"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        known = path.read_text(encoding="utf-8") if path.exists() else ""
-        if line in known.splitlines():
-            return f"already in {path}"
-        with path.open("a", encoding="utf-8") as out:
-            out.write(("\n" if known and not known.endswith("\n") else "") + line + "\n")
-        return f"appended to {path}"
+        try:
+            return f"{'appended to' if append_once(path, line.encode()) else 'already in'} {path}"
+        except OSError as error:
+            return f"--fib-save-failures: {path} cannot be written: {error.strerror}"
 
 
 def workload_line(definition: Definition, axes: Mapping[str, int], recipe: Recipe, values: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, kind_of, sort_by_kind
+from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, kind_of, owner_of, sort_by_kind
 from pytest_flashinfer.data import sniff, write
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.jsontext import read_json
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.faults import Fault, Loaded
     from pytest_flashinfer.data.model import Solution
 
-_SOL = ("workload.jsonl", "definition.json")  # a SOL-ExecBench problem: its bare lines are for its definition
 _SUFFIXES = {
     sniff.DEFINITION: (".json",),
     sniff.TRACE: (".jsonl",),
@@ -139,11 +138,7 @@ def _agent(source: Path, target: Path) -> None:
 
 
 def _lines(source: Path, target: Path, definition: str | None) -> None:
-    beside = source.with_name(_SOL[1])
-    if definition is None and source.name == _SOL[0] and beside.is_file():
-        named = load_definition(beside).value
-        definition = named.name if named is not None else None
-    lines = load_traces(source, definition or source.stem)
+    lines = load_traces(source, definition or owner_of(source))
     faults = [fault for loaded in lines for fault in loaded.faults]
     if faults:
         raise _FaultyError(faults)

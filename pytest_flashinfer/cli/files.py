@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import sniff
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.discover import TRACE_SUFFIX, walk
 from pytest_flashinfer.data.files import read_text
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BROKEN, UNKNOWN = "broken", "unknown"  # not JSON; JSON, but none of the records
+_SOL = ("workload.jsonl", "definition.json")
+MOST_LINES = 1000  # of which none says what it is
 Kinds = dict[str, list["Path"]]
 
 
@@ -60,8 +64,18 @@ def kind_of(path: Path) -> str:
     return _told(value)
 
 
+def owner_of(path: Path) -> str:
+    """Name the definition that the lines of a file are for where they do not say it: its own name, or its neighbour.
+
+    A SOL-ExecBench problem is a folder with a definition and bare lines for it.
+    """
+    beside = path.with_name(_SOL[1])
+    named = load_definition(beside).value if path.name == _SOL[0] and beside.is_file() else None
+    return path.stem if named is None else named.name
+
+
 def _kind_of_lines(path: Path) -> str:
-    for document in read_json_lines(path):
+    for document in islice(read_json_lines(path), MOST_LINES):
         kind = _told(document.value) if document.readable else UNKNOWN
         if kind != UNKNOWN:
             return kind

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, sort_by_kind
+from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, owner_of, sort_by_kind
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
@@ -13,6 +14,7 @@ from pytest_flashinfer.data.faults import Fault, unique, without_repeats
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
 from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.solution_rules import check_solution
+from pytest_flashinfer.data.traces import MAX_FAULTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -73,7 +75,7 @@ def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
 def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
     """Yield the faults of the records that `test_schema` does not see, and those of every line of a trace file."""
     for path in kinds.get("trace", ()):
-        for loaded in load_traces(path, path.stem):
+        for loaded in load_traces(path, owner_of(path)):
             yield from without_repeats((*loaded.faults, *schema.check("trace", loaded)))
     for path in kinds.get("agent", ()):
         yield from load_agent(path).faults
@@ -89,14 +91,14 @@ def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
 
 def _record_problems(name: str, path: Path) -> Iterator[Fault]:
     documents = read_json_lines(path) if path.suffix == ".jsonl" else [read_json(path)]
-    for document in documents:
-        yield from schema.check_document(name, document)
+    found = (fault for document in documents for fault in schema.check_document(name, document))
+    yield from islice(found, MAX_FAULTY)
 
 
 def _notes(dataset: DataSet, kinds: Kinds) -> Iterator[str]:
     read: list[Loaded[Any]] = [dataset.load(path) for path in dataset.definition_files()]
     read += [*dataset.solutions, *map(load_agent, kinds.get("agent", ()))]
     for path in kinds.get("trace", ()):
-        read += load_traces(path, path.stem)
+        read += load_traces(path, owner_of(path))
     for loaded in read:
         yield from (f"{loaded.path}:{loaded.line}: {note}" for note in loaded.notes)

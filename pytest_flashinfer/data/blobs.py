@@ -7,6 +7,7 @@ import os
 import posixpath
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.files import decode, reason_of, refuse
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, InputSpec, TensorSpec
 
 MAX_HEADER = 16 << 20
+MAX_RANK = 64  # of torch's tensors
 _POINTER = b"version https://git-lfs"
 _DTYPES = {
     "F64": ("float64", 64), "F32": ("float32", 32), "F16": ("float16", 16), "BF16": ("bfloat16", 16),
@@ -100,8 +102,14 @@ def read_header(path: Path, root: Path | None = None) -> dict[str, StoredTensor]
     text, _ = decode(header)
     document = parse_json(text, path)
     if document.faults or not isinstance(document.value, dict):
-        raise BlobError(f"{path.name}: not a safetensors file: its header is not JSON")
-    return dict(_tensors(path, document.value, 8 + length, size))
+        reason = document.faults[0].message if document.faults and text.strip() else "its header is not JSON"
+        raise BlobError(f"{path.name}: not a safetensors file: {reason}")
+    tensors = dict(_tensors(path, document.value, 8 + length, size))
+    in_order = sorted((each for each in tensors.values() if each.end > each.start), key=lambda each: each.start)
+    for one, two in pairwise(in_order):
+        if two.start < one.end:
+            raise BlobError(f"{path.name}: damaged: tensors {one.key!r} and {two.key!r} overlap")
+    return tensors
 
 
 def _below(path: Path, root: Path | None) -> str:
@@ -116,7 +124,7 @@ def _tensors(path: Path, header: Mapping[str, Any], data: int, size: int) -> Ite
             dtype, bits = _DTYPES[entry["dtype"]]
             shape = tuple(entry["shape"])
             begin, end = entry["data_offsets"]
-            sound = all(type(part) is int and part >= 0 for part in (*shape, begin, end))
+            sound = len(shape) <= MAX_RANK and all(type(part) is int and part >= 0 for part in (*shape, begin, end))
         except (KeyError, TypeError, ValueError):
             sound = False
         if not sound:

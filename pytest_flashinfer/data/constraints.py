@@ -11,11 +11,11 @@ import itertools
 import re
 import warnings
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.vocabulary import FUNCTIONS, MODULES, ConstraintError, UnsupportedError, check_tree
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def _parse(text: str, names: frozenset[str] | None, tensors: frozenset[str]) -> 
         return Expression(text, "prose", None, frozenset(), reads_tensors=False)
     check_tree(tree)
     if unknown:
-        near = get_close_matches(unknown[0], sorted(names or ()), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "; it is neither an axis nor an input"
+        near = nearest(unknown[0], sorted(names or ()))
+        hint = f"; did you mean {near!r}?" if near else "; it is neither an axis nor an input"
         raise ConstraintError(f"unknown name {unknown[0]!r}{hint}")
     return Expression(text, "expression", tree, frozenset(used), _reads(tree, used, tensors))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover
 from pytest_flashinfer.data.faults import Fault, Loaded, unique
 from pytest_flashinfer.data.load import load_definition, load_solution, load_workloads
+from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.rules import check_definition, check_folder
 from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.workload_rules import check_workloads
@@ -156,8 +156,8 @@ class DataSet:
             loaded = self.load(path)
             if loaded.value is None and name in (path.stem, loaded.raw.get("name") if loaded.raw else None):
                 return f": {path} is broken"
-        near = get_close_matches(name, list(self.names), 1)
-        return f"; did you mean {near[0]!r}?" if near else "; there is none of a similar name"
+        near = nearest(name, self.names)
+        return f"; did you mean {near!r}?" if near else "; there is none of a similar name"
 
     def problems(self, path: Path) -> tuple[Fault, ...]:
         """Say all that is wrong or odd with a definition file, its workloads and its solutions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data import records, schema, sniff
 from pytest_flashinfer.data.dialects import Draft, translate
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
 
+MAX_MEMBERS = 1000  # axes, inputs, outputs or constraints
+
+
 def load_definition(path: Path) -> Loaded[Definition]:
     """Read a definition file; never raises on bad content, which is told as faults.
 
@@ -26,10 +29,18 @@ def load_definition(path: Path) -> Loaded[Definition]:
     document = read_json(path)
     if not document.readable:
         return Loaded(None, path, document.faults, document.notes)
-    wrong = sniff.wrong_kind(document.value, sniff.DEFINITION)
+    wrong = sniff.wrong_kind(document.value, sniff.DEFINITION) or _too_many(document.value)
     if wrong:
         return Loaded(None, path, (*document.faults, Fault(path, 1, "", wrong)), document.notes)
     return _finish(document, translate(document.value, path))
+
+
+def _too_many(value: dict[str, Any]) -> str | None:
+    """Refuse what no kernel has: rules compare names with each other, which takes the square of their number."""
+    for key, members in value.items():
+        if isinstance(members, (dict, list)) and len(members) > MAX_MEMBERS:
+            return f"{key}: more than {MAX_MEMBERS} entries: too many for one kernel"
+    return None
 
 
 def _finish(document: Document, draft: Draft) -> Loaded[Definition]:

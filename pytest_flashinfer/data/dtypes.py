@@ -8,6 +8,7 @@ CANONICAL = (
 )  # fmt: skip
 BEYOND = (
     "float64", "uint8", "uint16", "uint32", "uint64", "int4", "float4_e2m1fn_x2", "float8_e8m0fnu", "string", "unknown",
+    "dtype", "device",
 )  # fmt: skip
 DTYPES = (*CANONICAL, *BEYOND)
 ALIASES = {

@@ -36,7 +36,11 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes | str:
             data = file.read(limit + 1)
     except OSError as error:
         return f"cannot be read: {reason_of(error)}"
-    return data if len(data) <= limit else f"larger than {limit >> 20} MiB: too large to be read as one document"
+    return data if len(data) <= limit else f"larger than {_size(limit)}: too large to be read as one document"
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
 
 
 def decode(data: bytes) -> tuple[str, str | None]:

@@ -46,6 +46,8 @@ def diagnose(text: str) -> list[tuple[int, str]]:
         try:
             json.loads(text)
         except json.JSONDecodeError as error:
+            if error.pos > _ONE_FAULT_FROM:  # a mend looks at all that is before it
+                return [(error.pos, error.msg[:1].lower() + error.msg[1:])]
             mend = _mend(text, error)
         except (RecursionError, ValueError):
             break

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.data.extent import MAX_REPEATED, TOO_DEEP, TOO_MANY, too_large
 from pytest_flashinfer.data.faults import Fault, JsonPath, show_path
 from pytest_flashinfer.data.files import BOM, MAX_BYTES, decode, read_bytes, reason_of, refuse
+from pytest_flashinfer.data.jsonhooks import MAX_DIGITS, Reading, TooManyError
 from pytest_flashinfer.data.jsonmend import diagnose
-from pytest_flashinfer.data.positions import Scan, line_and_column, scan
+from pytest_flashinfer.data.positions import LineIndex, Scan, line_and_column, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MAX_DEPTH = 100
-MAX_DIGITS = 100  # of an integer; a longer one is no size of anything, and reading it takes quadratic time
 HALF_CHARACTER = "half of a surrogate pair (\\ud800 to \\udfff) is not a character"
 MAX_BROKEN_LINES = 20  # of a JSONL file, until the rest is left unread
+MAX_LINES = 100_000
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class Document:
     notes: tuple[str, ...] = ()
     line: int = 1
     _scan: Scan | None = field(default=None, repr=False)
+    _index: LineIndex | None = field(default=None, repr=False)
 
     @property
     def readable(self) -> bool:
@@ -50,50 +53,27 @@ class Document:
 
     def position(self, where: JsonPath) -> tuple[int, int]:
         """Line and column (from 1) of a part, or of its nearest ancestor that the file has."""
+        offset = self._offset(where)
+        return self.line_of(where), line_and_column(self.text, offset)[1]
+
+    def _offset(self, where: JsonPath) -> int:
         offsets = self.scan().offsets
         while where and where not in offsets:
             where = where[:-1]
-        line, column = line_and_column(self.text, offsets.get(where, 0))
-        return line + self.line - 1, column
+        return offsets.get(where, 0)
 
     def line_of(self, where: JsonPath) -> int:
         """Line of a part, from 1, in the file."""
-        return self.position(where)[0]
-
-
-class _Reading:
-    """Hooks of the C parser that notice what it lets pass: repeated keys, NaN, numbers beyond a float or a size."""
-
-    def __init__(self) -> None:
-        self.repeated = False
-        self.odd = False
-
-    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        self.repeated |= len(result) != len(pairs)
-        return result
-
-    def constant(self, text: str) -> float:
-        self.odd = True
-        return float(text)
-
-    def number(self, text: str) -> float:
-        value = float(text)
-        self.odd |= not math.isfinite(value)
-        return value
-
-    def integer(self, text: str) -> int | float:
-        if len(text) > MAX_DIGITS:
-            self.odd = True
-            return math.inf
-        return int(text)
+        if self._index is None:
+            self._index = LineIndex(self.text)
+        return self._index.line(self._offset(where)) + self.line - 1
 
 
 def parse_json(text: str, path: Path, *, line: int = 1, nan_ok: bool = False) -> Document:
     """Parse one document; never raises. `nan_ok` lets NaN and Infinity pass, as old trace files have them."""
     if not text.strip():
         return _broken(path, "empty file: write a JSON object, or delete the file", line)
-    reading = _Reading()
+    reading = Reading()
     try:
         value = json.loads(
             text,
@@ -105,11 +85,14 @@ def parse_json(text: str, path: Path, *, line: int = 1, nan_ok: bool = False) ->
     except json.JSONDecodeError:
         return Document(path, text=text, faults=tuple(_syntax_faults(text, path, line)), line=line)
     except RecursionError:
-        return _broken(path, f"nested deeper than {MAX_DEPTH} levels: flatten it", line)
-    if _deeper_than(value, MAX_DEPTH):
-        return _broken(path, f"nested deeper than {MAX_DEPTH} levels: flatten it", line)
+        return _broken(path, TOO_DEEP, line)
+    except TooManyError:
+        return _broken(path, TOO_MANY, line)
+    reason = too_large(value)
+    if reason:
+        return _broken(path, reason, line)
     document = Document(path, value, text, line=line)
-    document.faults = tuple(_oddities(document, reading, nan_ok=nan_ok))
+    document.faults = tuple(_told(document, _oddities(document, reading, nan_ok=nan_ok)))
     if any(fault.message == HALF_CHARACTER for fault in document.faults):
         document.value = None  # such text can be neither hashed nor written back
     return document
@@ -121,34 +104,30 @@ def _syntax_faults(text: str, path: Path, first: int) -> Iterator[Fault]:
         yield Fault(path, line + first - 1, "", f"not JSON: {message}", column)
 
 
-def _deeper_than(value: Any, limit: int) -> bool:
-    level = [value]
-    for _ in range(limit):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, (dict, list))
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
-            return False
-    return True
+def _told(document: Document, found: Iterator[tuple[JsonPath, int, str]]) -> Iterator[Fault]:
+    """Tell the first few, and of half a character always: it makes the document unusable."""
+    told = Counter[bool]()
+    for where, offset, message in found:
+        half = message == HALF_CHARACTER
+        told[half] += 1
+        if told[half] <= MAX_REPEATED:
+            line, column = line_and_column(document.text, offset)
+            yield Fault(document.path, line + document.line - 1, show_path(where), message, column)
 
 
-def _oddities(document: Document, reading: _Reading, *, nan_ok: bool) -> Iterator[Fault]:
+def _oddities(document: Document, reading: Reading, *, nan_ok: bool) -> Iterator[tuple[JsonPath, int, str]]:
     if reading.repeated:
         for where, offset in document.scan().duplicates:
-            yield _at(document, where, offset, f"key {where[-1]!r} stands here a second time: keep one of the two")
+            yield where, offset, f"key {where[-1]!r} stands here a second time: keep one of the two"
+    if "\\u" in document.text:
+        for where, offset in document.scan().offsets.items():
+            if where and isinstance(where[-1], str) and not _is_text(where[-1]):
+                yield where[:-1], offset, HALF_CHARACTER
     if reading.odd or "\\u" in document.text:
         for where, offset, lexeme in document.scan().scalars:
             message = _odd_string(lexeme) if lexeme[0] == '"' else _odd_number(lexeme, nan_ok=nan_ok)
             if message:
-                yield _at(document, where, offset, message)
-
-
-def _at(document: Document, where: JsonPath, offset: int, message: str) -> Fault:
-    line, column = line_and_column(document.text, offset)
-    return Fault(document.path, line + document.line - 1, show_path(where), message, column)
+                yield where, offset, message
 
 
 def _odd_number(lexeme: str, *, nan_ok: bool) -> str | None:
@@ -161,11 +140,15 @@ def _odd_number(lexeme: str, *, nan_ok: bool) -> str | None:
 
 
 def _odd_string(lexeme: str) -> str | None:
+    return None if _is_text(json.loads(lexeme, strict=False)) else HALF_CHARACTER
+
+
+def _is_text(text: str) -> bool:
     try:
-        json.loads(lexeme, strict=False).encode()
+        text.encode()
     except UnicodeEncodeError:
-        return HALF_CHARACTER
-    return None
+        return False
+    return True
 
 
 def _broken(path: Path, message: str, line: int | None = None) -> Document:
@@ -220,6 +203,9 @@ def _lines(path: Path, lines: Iterator[bytes], limit: int, *, nan_ok: bool) -> I
             document.notes = (remark,) if remark else ()
             broken += not document.readable
             yield document
+        if number == MAX_LINES:
+            yield _broken(path, f"more than {MAX_LINES} lines: split the file; the rest is not read", number + 1)
+            return
         if number == broken == MAX_BROKEN_LINES:
             hint = "no line so far is a JSON document: write one whole object per line; the rest is not read"
             yield _broken(path, hint, number + 1)

@@ -77,6 +77,24 @@ def _path(stack: list[_Frame]) -> JsonPath:
     return tuple(frame.step for frame in stack if frame.step is not None)
 
 
+class LineIndex:
+    """Counts the line breaks of a long text once, block by block, for whoever asks for many lines of it."""
+
+    _BLOCK = 1 << 16
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._before = [0]  # line breaks before each block, as far as anybody asked
+
+    def line(self, offset: int) -> int:
+        """Give the line of an offset, from 1."""
+        block = offset // self._BLOCK
+        while len(self._before) <= block:
+            end = len(self._before) * self._BLOCK
+            self._before.append(self._before[-1] + self._text.count("\n", end - self._BLOCK, end))
+        return self._before[block] + self._text.count("\n", block * self._BLOCK, offset) + 1
+
+
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Turn an offset into a line and a column, both from 1."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)

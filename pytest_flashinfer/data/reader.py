@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.faults import JsonPath
 
 T = TypeVar("T")
-_SPELLED = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+_SPELLED = ("nan", "infinity", "-infinity", "inf", "-inf")  # in any letter case, as pydantic reads them
 
 
 class Malformed(Exception):  # noqa: N818 - it is a finding about a file, not an error of the program
@@ -71,8 +71,8 @@ class Reader:
         value = self.rest.pop(key, None)
         if value is None:
             return None
-        if isinstance(value, str) and value in _SPELLED:
-            return float(_SPELLED[value])
+        if isinstance(value, str) and value.lower() in _SPELLED:
+            return float(value)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.fail(key, f"unexpected value {value!r}")
         return float(value)

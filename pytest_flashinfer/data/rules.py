@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
 from pytest_flashinfer.data.losses import nothing_is_lost
+from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
 from pytest_flashinfer.data.sizes import SizeError, resolve
 from pytest_flashinfer.data.vocabulary import COUNTS
@@ -25,8 +26,8 @@ Finding = tuple[JsonPath, str, FaultKind]
 
 def near(name: str, names: Iterator[str] | list[str]) -> str:
     """Name the nearest of some names, as the end of a message."""
-    found = get_close_matches(name, list(names), 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    found = nearest(name, names)
+    return f"; did you mean {found!r}?" if found else ""
 
 
 def axes_exist(definition: Definition) -> Iterator[Finding]:
@@ -79,6 +80,15 @@ def axes_are_sizes(definition: Definition) -> Iterator[Finding]:
             yield ("axes", error.axis, "expression"), str(error), "fault"
 
 
+def sizes_are_not_negative(definition: Definition) -> Iterator[Finding]:
+    """Refuse a negative constant, but for what a dump writes among the axes and no shape names: a parameter."""
+    tensors = (*definition.inputs.values(), *definition.outputs.values())
+    named = {size for tensor in tensors for size in tensor.shape or ()}
+    for name, value in definition.const_axes.items():
+        if value < 0 and (name in named or definition.form != DUMP):
+            yield ("axes", name, "value"), f"{value} is less than 0: a size is not negative", "fault"
+
+
 def names_do_not_overlap(definition: Definition) -> Iterator[Finding]:
     """Let an output have the name of an input only if it is written back into that input."""
     for name, tensor in definition.outputs.items():
@@ -99,8 +109,8 @@ def layouts_are_permutations(definition: Definition) -> Iterator[Finding]:
             if tensor.dim_order is not None and sorted(tensor.dim_order) != list(range(rank)):
                 message = f"{list(tensor.dim_order)} is not an order of the {rank} axes 0 to {rank - 1}"
                 yield (group, name, "dim_order"), message, "fault"
-            if tensor.dtype == "string" and tensor.shape is not None:
-                yield (group, name, "dtype"), "a string has no shape: write null", "fault"
+            if tensor.dtype in ("string", "dtype", "device") and tensor.shape is not None:
+                yield (group, name, "dtype"), f"a {tensor.dtype} has no shape: write null", "fault"
 
 
 def constraints_are_true_of_constants(definition: Definition) -> Iterator[Finding]:
@@ -143,13 +153,13 @@ def counts_are_expressions(definition: Definition) -> Iterator[Finding]:
 RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     axes_exist,
     axes_are_sizes,
+    sizes_are_not_negative,
     names_do_not_overlap,
     layouts_are_permutations,
     *REFERENCE_RULES,
     constraints_are_true_of_constants,
     counts_are_expressions,
     axes_are_used,
-    nothing_is_lost,
 )
 
 
@@ -160,8 +170,9 @@ def check_definition(loaded: Loaded[Definition]) -> tuple[Fault, ...]:
     """
     faults = [*without_repeats((*loaded.faults, *schema.check("definition", loaded))), *loaded.warnings]
     if loaded.value is not None:
-        for rule in RULES:
-            faults.extend(loaded.fault(where, message, kind) for where, message, kind in rule(loaded.value))
+        for rule in (*RULES, *(() if loaded.faults else (nothing_is_lost,))):  # what is not even read may well be lost
+            found = islice(rule(loaded.value), schema.MAX_FINDINGS)
+            faults.extend(loaded.fault(where, message, kind) for where, message, kind in found)
     return unique(faults)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.faults import Fault, JsonPath, Loaded
+from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.places import Places
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.jsontext import Document
     from pytest_flashinfer.data.reader import Malformed
 
+MAX_FINDINGS = 100  # of one document
 NAMES = ("definition", "workload", "trace", "solution", "calls", "result", "agent")
 _KINDS = {
     "object": "an object {...}",
@@ -55,6 +56,9 @@ def findings(name: str, raw: Any) -> Iterator[tuple[JsonPath, str]]:
     for error in _validator(name).iter_errors(raw):
         for inner in _leaves(error):
             found[tuple(inner.absolute_path), _message(inner)] = None
+        if len(found) >= MAX_FINDINGS:
+            found[(), f"more than {MAX_FINDINGS} faults, of which these are the first"] = None
+            break
     yield from found
 
 
@@ -113,8 +117,8 @@ def _missing(error: ValidationError) -> list[str]:
 def _required(error: ValidationError) -> str:
     missing, present = _missing(error), list(_instance(error))
     message = f"missing key{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
-    near = [key for key in get_close_matches(missing[0], present, 1, 0.75) if len(missing) == 1]
-    return f"{message} (there is {near[0]!r})" if near else message
+    near = nearest(missing[0], present, 0.75) if len(missing) == 1 else None
+    return f"{message} (there is {near!r})" if near else message
 
 
 def _instance(error: ValidationError) -> Any:
@@ -131,8 +135,8 @@ def _enum(error: ValidationError) -> str:
     values: Any = error.validator_value
     choices = [choice for choice in values if choice is not None]
     folded = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(str(error.instance).lower(), folded, 1)
-    hint = f"did you mean {folded[near[0]]!r}?" if near else f"one of {', '.join(choices)}"
+    near = nearest(str(error.instance).lower(), folded)
+    hint = f"did you mean {folded[near]!r}?" if near else f"one of {', '.join(choices)}"
     return f"{_short(error.instance)} is not allowed here; {hint}"
 
 

@@ -32,12 +32,14 @@ def resolve(definition: Definition, given: Mapping[str, int]) -> dict[str, int]:
         if axis.kind == "expr" and axis.expression is not None and name not in given
     }
     needs = {name: _names(text) for name, text in open_axes.items()}
-    while open_axes:
-        ready = [name for name in open_axes if needs[name] <= sizes.keys()]
-        if not ready:
-            break
-        for name in ready:
-            sizes[name] = _compute(name, open_axes.pop(name), sizes)
+    users: dict[str, list[str]] = {}
+    for name, needed in needs.items():
+        for other in needed - sizes.keys():
+            users.setdefault(other, []).append(name)
+    ready = [name for name in open_axes if needs[name] <= sizes.keys()]
+    for name in ready:  # which grows as sizes become known
+        sizes[name] = _compute(name, open_axes.pop(name), sizes)
+        ready += [other for other in users.get(name, ()) if other in open_axes and needs[other] <= sizes.keys()]
     for name in open_axes:
         if needs[name] <= sizes.keys() | open_axes.keys():
             raise SizeError(name, f"axis {name!r} follows from itself", circular=True)

@@ -24,6 +24,7 @@ _KNOWN = ("name", "definition", "author", "description")
 SUFFIXES = frozenset([".py", ".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hh", ".inl", ".inc", ".ptx"])
 MAX_FILES = 200
 MAX_SOURCE = 8 << 20
+MAX_CONFIG = 256 << 10
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
 _DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=(?:[ \t]*([\"'])([\w.-]+)\1)?", re.MULTILINE)
 
@@ -46,7 +47,7 @@ def _broken(path: Path, message: str, line: int | None = None, column: int | Non
 def read_folder(folder: Path) -> Found:
     """Read a folder that holds a `config.toml` and sources, beside it or under `solution/<language>/`."""
     path = folder / CONFIG
-    text, reason = read_text(path)
+    text, reason = read_text(path, MAX_CONFIG)
     if text is None:
         return _broken(path, reason or "cannot be read")
     try:

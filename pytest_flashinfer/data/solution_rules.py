@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
+from itertools import islice
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING
 
@@ -81,5 +82,6 @@ def check_solution(loaded: Loaded[Solution]) -> tuple[Fault, ...]:
     faults = [*without_repeats((*loaded.faults, *schema.check("solution", loaded))), *loaded.warnings]
     if loaded.value is not None:
         for rule in RULES:
-            faults.extend(loaded.fault(where, message, kind) for where, message, kind in rule(loaded.value))
+            found = islice(rule(loaded.value), schema.MAX_FINDINGS)
+            faults.extend(loaded.fault(where, message, kind) for where, message, kind in found)
     return unique(faults)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 LANGUAGES = ("python", "triton", "cuda", "cpp", "tilelang", "cutedsl", "cutlass", "cutile")
 ANY_HARDWARE = ("any",)  # written where none is named, since other tools want at least one
-_LANGUAGE_NAMES = {"c++": "cpp", "cxx": "cpp", "cute_dsl": "cutedsl", "cute-dsl": "cutedsl", "pytorch": "python"}
+_LANGUAGE_NAMES = {
+    "c++": "cpp", "cxx": "cpp", "cute_dsl": "cutedsl", "cute-dsl": "cutedsl", "pytorch": "python", "tlx": "triton",
+    "cudnn_frontend": "python", "cuda_cpp": "cuda", "cublas": "cuda", "cudnn": "cuda",
+}  # fmt: skip
 _BINDING_NAMES = {"tvm_ffi": "tvm-ffi", "tvmffi": "tvm-ffi"}
 
 
@@ -69,6 +72,8 @@ def _settle(raw: dict[str, Any]) -> list[str]:
     spec = raw.get("spec")
     if not isinstance(spec, dict):
         return notes
+    if "language" not in spec:
+        notes += _one_language(spec)
     for key, names in (("language", _LANGUAGE_NAMES), ("binding", _BINDING_NAMES)):
         if isinstance(spec.get(key), str):
             plain = spec[key].strip().lower()
@@ -85,6 +90,19 @@ def _settle(raw: dict[str, Any]) -> list[str]:
         spec["entry_point"] = f"{file}::{entry}"
         notes.append(f"entry_point {entry!r} names no file: read as {spec['entry_point']!r}")
     return notes
+
+
+def _one_language(spec: dict[str, Any]) -> list[str]:
+    """Take the one of SOL-ExecBench's `languages` that says how to build: plain Python is only what the others need.
+
+    Libraries that it lists as languages stay listed there: the key is kept and written back.
+    """
+    listed = spec.get("languages")
+    if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
+        return []
+    plain = [_LANGUAGE_NAMES.get(name.strip().lower(), name.strip().lower()) for name in listed]
+    spec["language"] = next((name for name in plain if name != "python"), "python")
+    return [f"languages {', '.join(listed)}: built as {spec['language']!r}"]
 
 
 def _source_paths(raw: dict[str, Any]) -> list[str]:

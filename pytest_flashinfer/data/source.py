@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MAX_SOURCE = 4 << 20  # characters; the parser's memory is some hundred times the text
+MAX_SOURCE = 1 << 20  # characters; the parser's memory is some hundred times the text
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 

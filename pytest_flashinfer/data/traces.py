@@ -21,12 +21,24 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Trace, Workload
 
 
+MAX_FAULTY = 1000  # records of one file
+
+
 def load_traces(path: Path, definition: str | None = None) -> list[Loaded[Trace]]:
     """Read all lines of a workload or trace file; never raises on bad content.
 
     `definition` names what the lines are for where they do not say it themselves, as a bare workload does not.
     """
-    return [_load(document, where, value, definition) for document, where, value in _documents(path)]
+    found: list[Loaded[Trace]] = []
+    faulty = 0
+    for document, where, value in _documents(path):
+        found.append(_load(document, where, value, definition))
+        faulty += bool(found[-1].faults)
+        if faulty == MAX_FAULTY:
+            fault = Fault(path, found[-1].line, "", f"{MAX_FAULTY} records so far have faults: the rest is not read")
+            found.append(Loaded(None, path, (fault,), line=found[-1].line))
+            break
+    return found
 
 
 def stream_traces(path: Path, definition: str | None = None) -> Iterator[Trace | Fault]:
@@ -107,6 +119,8 @@ def _load(document: Document, prefix: JsonPath, value: Any, definition: str | No
         return Loaded(None, document.path, document.faults, document.notes, line=document.faults[0].line or line)
     kind = sniff.kind_of(value)
     wrong = sniff.wrong_kind(value, sniff.TRACE) if kind != sniff.WORKLOAD else None
+    if kind is None and not wrong and not any(key in value for key in ("axes", "inputs", "uuid")):
+        wrong = "no workload or trace line: it has neither 'workload' nor 'axes' and 'inputs'"
     if wrong:
         fault = Fault(document.path, line, "", wrong)
         return Loaded(None, document.path, (*document.faults, fault), document.notes, line=line)

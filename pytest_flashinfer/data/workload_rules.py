@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Workload
 
 Finding = tuple[JsonPath, str, FaultKind]
+MAX_FAULTS = 2000  # told of the workloads of one definition
 _AXES: JsonPath = ("workload", "axes")
 _INPUTS: JsonPath = ("workload", "inputs")
 _INTEGERS = ("int64", "int32", "int16", "int8", "int4", "uint8", "uint16", "uint32", "uint64")
@@ -98,7 +100,7 @@ def inputs_are_of_the_right_kind(definition: Definition, workload: Workload) -> 
 def _scalar_problem(value: Any, dtype: str, *, optional: bool) -> str | None:
     if value is None:
         return None if optional else f"{dtype}, not null: it is not optional"
-    if dtype == "unknown":
+    if dtype in ("unknown", "dtype", "device"):
         return None
     if isinstance(value, str) != (dtype == "string"):
         return f"{dtype}, not {value!r}"
@@ -144,7 +146,7 @@ def check_workload(loaded: Loaded[Workload], definition: Definition, root: Path 
     """
     faults = [*without_repeats((*loaded.faults, *schema.check("trace", loaded))), *loaded.warnings]
     if loaded.value is not None:
-        found = [finding for rule in RULES for finding in rule(definition, loaded.value)]
+        found = [each for rule in RULES for each in islice(rule(definition, loaded.value), schema.MAX_FINDINGS)]
         found += blobs_are_there(definition, loaded.value, root)
         faults += [loaded.fault(where, message, kind) for where, message, kind in found]
     return unique(faults)
@@ -154,7 +156,8 @@ def check_workloads(
     lines: Sequence[Loaded[Workload]], definition: Definition, root: Path | None = None
 ) -> tuple[Fault, ...]:
     """Check all lines of a definition, and that no two have one uuid."""
-    faults = [fault for loaded in lines for fault in check_workload(loaded, definition, root)]
+    found = (fault for loaded in lines for fault in check_workload(loaded, definition, root))
+    faults = list(islice(found, MAX_FAULTS))
     first: dict[str, Loaded[Workload]] = {}
     for loaded in lines:
         if loaded.value is None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.inputs.dtypes import canonical, is_float
+from pytest_flashinfer.inputs.dtypes import TEXTS, canonical, is_float
 from pytest_flashinfer.inputs.facts import Reading, Rule, as_rule, dimension, read
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.optional import droppable
@@ -70,7 +70,7 @@ class Contract:
     def texts(self) -> frozenset[str]:
         """The inputs that are strings, which no rule over sizes can settle."""
         inputs = self.definition.inputs
-        return frozenset(name for name, spec in inputs.items() if spec.shape is None and spec.dtype == "string")
+        return frozenset(name for name, spec in inputs.items() if spec.shape is None and spec.dtype in TEXTS)
 
     @cached_property
     def axis_names(self) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ _PLAIN: Final = {
 PACKED: Final = frozenset({"float4_e2m1", "int4", "uint4"})  # two values a byte along the last axis
 BYTES: Final = frozenset({torch.float8_e8m0fnu, torch.float4_e2m1fn_x2})  # torch cannot compute in these: make bytes
 FLOAT8: Final = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
-NOT_TENSORS: Final = frozenset({"string", "dtype", "unknown"})
+TEXTS: Final = frozenset({"string", "dtype", "device"})  # of scalars that are no numbers
+NOT_TENSORS: Final = TEXTS | {"unknown"}
 
 
 def canonical(name: str) -> str:

@@ -110,16 +110,20 @@ class Answers:
             for name, each in zip(specs, found, strict=True)
         }
 
-    def make(self, what: str, axes: Mapping[str, int], seed: int, scalars: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs that the definition's own code makes (`what`: "init" or "custom"). Raises InputsError."""
+    def make(
+        self, what: str, axes: Mapping[str, int], seed: int, scalars: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the inputs that the definition's own code makes, and the names it makes that are no inputs.
+
+        `what` is "init" or "custom". Raises InputsError.
+        """
         request = {"what": what, "axes": dict(axes), "seed": seed, "scalars": dict(scalars)}
         try:
-            made, _ = self._guarded(lambda: errands.make(self._live(needed=False), request, self.timeout))
+            return self._guarded(lambda: errands.make(self._live(needed=False), request, self.timeout))
         except NoReference as error:
             raise ModuleAbsent(str(error)) from error
         except ReferenceFailed as error:
             raise InputsError(str(error)) from error
-        return made
 
     def check(
         self, outputs: Mapping[str, torch.Tensor], truth: Truth, settings: Mapping[str, Any]

@@ -14,6 +14,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+_BOUNDS = {torch.float64: 1e-7, torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1e-2}
 _USUAL = {"rtol": 1e-2, "atol": 1e-2, "max_mismatch_pct": 0.0, "min_cos_sim": None}
 
 
@@ -24,27 +25,45 @@ def default_check(  # noqa: PLR0913 - the signature is theirs
     rtol: float | None = None,
     atol: float | None = None,
     max_mismatch_pct: float | None = None,
-    min_cos_sim: float | None = None,
+    min_cos_sim: float | None = 0.999,
 ) -> bool:
     """Compare tensors, or tuples and dicts of them: `|actual - reference| <= atol + rtol * |reference|`.
 
-    At most `max_mismatch_pct` percent of the elements may miss it; `min_cos_sim` bounds the cosine similarity. Shapes,
-    NaN and infinity have to agree everywhere.
+    Without `rtol` or `atol` the dtype of the actual output decides. At most `max_mismatch_pct` percent of the elements
+    may miss it; `min_cos_sim` bounds the cosine similarity. Integers and booleans have to be equal, but for that
+    percentage. Shapes and infinity have to agree everywhere, and NaN is equal to nothing.
     """
-    relative, absolute = (_USUAL["rtol"] if rtol is None else rtol), (_USUAL["atol"] if atol is None else atol)
     for reference, actual in _pairs(reference_outputs, actual_outputs):
         if reference is None or actual is None:
             if reference is not actual:
                 return False
             continue
-        one, two = (torch.as_tensor(each).detach().to(torch.float64).flatten() for each in (reference, actual))
-        if torch.as_tensor(reference).shape != torch.as_tensor(actual).shape:
+        one, two = torch.as_tensor(reference).detach(), torch.as_tensor(actual).detach()
+        if one.shape != two.shape:
             return False
-        if not _close(one, two, float(relative or 0), float(absolute or 0), max_mismatch_pct or 0.0):
+        percent = max_mismatch_pct or 0.0
+        if not one.is_floating_point() and not two.is_floating_point():
+            if not _few(int((one != two).sum()), percent, one.numel()):
+                return False
+            continue
+        usual = _tolerance(two.dtype if two.is_floating_point() else one.dtype)
+        one, two = one.to(torch.float64).flatten(), two.to(torch.float64).flatten()
+        if not _close(one, two, usual if rtol is None else rtol, usual if atol is None else atol, percent):
             return False
         if min_cos_sim is not None and _cosine(one, two) < min_cos_sim:
             return False
     return True
+
+
+def _tolerance(dtype: torch.dtype) -> float:
+    """Return the bound, relative and absolute, that checks of dumps mean where they name none."""
+    if dtype in _BOUNDS:
+        return _BOUNDS[dtype]
+    return 0.1 if dtype.itemsize == 1 else 1e-2
+
+
+def _few(missed: int, percent: float, elements: int) -> bool:
+    return 100.0 * missed <= percent * elements
 
 
 def _pairs(reference: Any, actual: Any) -> Iterator[tuple[Any, Any]]:
@@ -60,14 +79,14 @@ def _pairs(reference: Any, actual: Any) -> Iterator[tuple[Any, Any]]:
 
 def _close(one: torch.Tensor, two: torch.Tensor, rtol: float, atol: float, percent: float) -> bool:
     finite = one.isfinite()
-    if not torch.equal(finite, two.isfinite()) or not torch.equal(one[~finite].nan_to_num(), two[~finite].nan_to_num()):
-        return False
+    if not torch.equal(finite, two.isfinite()) or not torch.equal(one[~finite], two[~finite]):
+        return False  # NaN, which is not equal to itself, is here too
     missed = int(((one - two).abs()[finite] > atol + rtol * one.abs()[finite]).sum())
-    return 100.0 * missed <= percent * one.numel()
+    return _few(missed, percent, one.numel())
 
 
 def _cosine(one: torch.Tensor, two: torch.Tensor) -> float:
-    one, two = one.nan_to_num(0, 0, 0), two.nan_to_num(0, 0, 0)
+    one, two = one.nan_to_num(0, 0, 0), two.nan_to_num(0, 0, 0)  # infinities agree, and have no direction
     lengths = float(one.norm() * two.norm())
     return float(one @ two) / lengths if lengths else float(bool(one.norm() == two.norm()))
 

@@ -10,7 +10,6 @@ from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.report.traces import DIGESTS, VERDICT, digests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Environment, Evaluation, Solution, Trace, Workload
@@ -56,19 +55,22 @@ class HeldTraces:
 
     def __init__(self, path: Path, environment: Environment) -> None:
         self.path, self.environment = path, environment
-        self._held: dict[tuple[str, str], tuple[int, Trace]] = {}
+        self._held: dict[tuple[str, str], list[tuple[int, Trace]]] = {}
         for loaded in load_traces(path) if path.is_file() else ():
             trace = loaded.value
             if trace is not None and trace.solution is not None and trace.evaluation is not None:
-                self._held[trace.solution, trace.workload.uuid] = (loaded.line, trace)
+                self._held.setdefault((trace.solution, trace.workload.uuid), []).append((loaded.line, trace))
 
     def find(self, definition: Definition, workload: Workload, solution: Solution) -> Held | None:
         """Return the last evaluation of the same content under the same conditions, or `None`."""
-        line, trace = self._held.get((solution.name, workload.uuid), (0, None))
-        if trace is None or trace.evaluation is None or trace.workload != workload:
-            return None
-        if trace.definition != definition.name or trace.extra.get(DIGESTS) != digests(definition, solution):
-            return None
-        made: Mapping[str, str] = trace.evaluation.environment.libs
-        same = trace.evaluation.environment.hardware == self.environment.hardware and made == self.environment.libs
-        return Held(self.path, line, trace.evaluation) if same else None
+        wanted = digests(definition, solution)
+        for line, trace in reversed(self._held.get((solution.name, workload.uuid), ())):
+            same = trace.definition == definition.name and trace.workload == workload
+            if same and trace.extra.get(DIGESTS) == wanted and trace.evaluation is not None and self._here(trace):
+                return Held(self.path, line, trace.evaluation)
+        return None
+
+    def _here(self, trace: Trace) -> bool:
+        """Whether a trace was made on this card with these versions; other runs may have added theirs since."""
+        made = None if trace.evaluation is None else trace.evaluation.environment
+        return made is not None and (made.hardware, made.libs) == (self.environment.hardware, self.environment.libs)

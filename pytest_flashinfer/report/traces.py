@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from pytest_flashinfer.data.append import locked, write
 from pytest_flashinfer.data.model import (
     Correctness,
     Environment,
@@ -89,16 +89,9 @@ def digests(definition: Definition, solution: Solution) -> dict[str, str]:
 
 def append(path: Path, line: bytes) -> None:
     """Append one line, on disk when this returns; half a line that a killed run left is cut off. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with locked(path) as handle:
         _end_last_line(handle)
-        while line:
-            line = line[os.write(handle, line) :]
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        write(handle, line)
 
 
 def _end_last_line(handle: int) -> None:

@@ -5,6 +5,8 @@ import os
 import struct
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_flashinfer.data import blobs
 from pytest_flashinfer.data.definitions import load_definition
@@ -57,7 +59,38 @@ def test_case_12a_git_lfs_pointer_is_a_skip(check):
     assert fault.message == f'Git LFS pointer; run git lfs pull --include "{FOLDER}/a.safetensors"'
 
 
+def headed(text):
+    """The bytes of a file with a header as given, and 64 bytes of data."""
+    return struct.pack("<Q", len(text)) + text.encode() + b"\0" * 64
+
+
+def described(**tensors):
+    return headed(json.dumps({name: {"dtype": "F32", "shape": [8], **more} for name, more in tensors.items()}))
+
+
 FAULTS = {
+    "overlap": (
+        {},
+        described(x={"data_offsets": [0, 32]}, y={"data_offsets": [28, 60]}),
+        "a.safetensors: damaged: tensors 'x' and 'y' overlap",
+    ),
+    "beyond the end": ({}, described(x={"data_offsets": [40, 72]}), "truncated or damaged"),
+    "backwards": ({}, described(x={"data_offsets": [32, 0]}), "truncated or damaged"),
+    "negative": ({}, described(x={"data_offsets": [-32, 0]}), "tensor 'x' is not described as one"),
+    "negative shape": ({}, described(x={"shape": [-8], "data_offsets": [0, 32]}), "is not described as one"),
+    "many axes": ({}, described(x={"shape": [1] * 65, "data_offsets": [0, 4]}), "is not described as one"),
+    "huge shape": ({}, described(x={"shape": [10**90] * 60, "data_offsets": [0, 4]}), "truncated or damaged"),
+    "a text as shape": ({}, described(x={"shape": "88", "data_offsets": [0, 32]}), "is not described as one"),
+    "true as size": ({}, described(x={"shape": [True], "data_offsets": [0, 4]}), "is not described as one"),
+    "three offsets": ({}, described(x={"data_offsets": [0, 32, 64]}), "is not described as one"),
+    "unknown dtype": ({}, described(x={"dtype": "Q9", "data_offsets": [0, 32]}), "is not described as one"),
+    "a list as dtype": ({}, described(x={"dtype": ["F32"], "data_offsets": [0, 32]}), "is not described as one"),
+    "a list as tensor": ({}, headed('{"x": []}'), "is not described as one"),
+    "NaN": ({}, headed('{"x": NaN}'), "not a safetensors file: NaN is not JSON"),
+    "repeated": ({}, headed('{"x": {}, "x": {}}'), "key 'x' stands here a second time"),
+    "not UTF-8": ({}, struct.pack("<Q", 4) + b'"\xff\xfe"', "not a safetensors file: its header is not JSON"),
+    "deep": ({}, headed('{"x": ' + "[" * 5000 + "]" * 5000 + "}"), "nested deeper than"),
+    "many": ({}, headed("{" + ",".join(f'"{n}":{{}}' for n in range(120_000)) + "}"), "too many to be one record"),
     "12b": ({"key": "xx"}, stored(), "a.safetensors: want tensor 'xx', got x"),
     "12c": ({}, stored("F16"), "a.safetensors: tensor 'x': want dtype float32, got float16"),
     "12d": ({}, stored(shape=(5, 8)), "a.safetensors: tensor 'x': want shape [4, 8], got [5, 8]"),
@@ -70,7 +103,7 @@ FAULTS = {
     "short": ({}, b"abc", "not a safetensors file (3 bytes)"),
     "text": ({}, b"this is a text file, not a tensor", "not a safetensors file (33 bytes)"),
     "huge header": ({}, struct.pack("<Q", 1 << 60) + b"{}", "not a safetensors file (10 bytes)"),
-    "no JSON": ({}, struct.pack("<Q", 4) + b"{{{{", "its header is not JSON"),
+    "no JSON": ({}, struct.pack("<Q", 4) + b"{{{{", "not a safetensors file: not JSON: "),
     "a list": ({}, struct.pack("<Q", 2) + b"[]", "its header is not JSON"),
     "no tensor": ({}, struct.pack("<Q", 9) + b'{"x": {}}', "tensor 'x' is not described as one"),
     "truncated": ({}, stored(size=100), "truncated or damaged"),
@@ -174,3 +207,30 @@ def test_files_written_by_the_safetensors_library(tmp_path):
         "b": ("float64", ()),
     }
     assert path.read_bytes()[tensors["a"].start : tensors["a"].end] == numpy.arange(6, dtype="int32").tobytes()
+
+
+def test_links_are_followed(check, tmp_path):
+    """Model hubs keep large files in one place and link to them; a link to no regular file is refused."""
+    place = f"{FOLDER}/a.safetensors"
+    (tmp_path / FOLDER).mkdir(parents=True)
+    (tmp_path / "elsewhere").write_bytes(stored())
+    (tmp_path / place).symlink_to(tmp_path / "elsewhere")
+    assert check(None) == ()
+    for target, said in (("/dev/zero", "not a regular file"), (place, "cannot be read"), ("/nowhere", "cannot be")):
+        (tmp_path / place).unlink()
+        (tmp_path / place).symlink_to(target if target != place else tmp_path / place)
+        (fault,) = check(None)
+        assert said in fault.message
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_damaged_file_is_a_message(check, data):
+    content = bytearray(data.draw(st.sampled_from([stored(), described(x={"data_offsets": [0, 32]}), POINTER])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+        content = content or bytearray(b"x")
+    for fault in check(bytes(content)):
+        assert str(fault).isprintable()
+        assert "a.safetensors" in fault.message

@@ -75,6 +75,34 @@ PADDED = grouped(
     "    rows = torch.arange(A.shape[1], device=A.device)[None, :, None] < M_lengths[:, None, None]\n"
     "    return torch.where(rows, A @ B, 0.0)\n",
 )
+NESTED = {
+    "op": "nested_sum",
+    "axes": {"G": {"type": "var"}, "M": {"type": "var", "parent": "G"}, "K": {"type": "var", "parent": "M"}},
+    "input": {"A": {"shape": ["G", "M", "K"], "dtype": "fp32"}},
+    "output": {"S": {"shape": ["G"], "dtype": "fp32"}},
+    "code": dedent(
+        """
+        import torch
+
+        def forward(A, M_indptr, K_indptr):
+            ends = K_indptr[M_indptr.long()].tolist()
+            return torch.stack([A[first:last].sum() for first, last in zip(ends, ends[1:])])
+        """
+    ),
+}
+NESTED_GOOD = """
+import torch
+def run(A, M_indptr, K_indptr):
+    print("nested", tuple(A.shape), tuple(M_indptr.shape), tuple(K_indptr.shape))
+    inner = torch.searchsorted(K_indptr[1:].contiguous(), torch.arange(A.shape[0]), right=True)
+    outer = torch.searchsorted(M_indptr[1:].contiguous(), inner, right=True)
+    return torch.zeros(M_indptr.shape[0] - 1).index_add_(0, outer, A)
+"""
+NESTED_FLAT = """
+import torch
+def run(A, M_indptr, K_indptr):
+    return torch.stack([A[a:b].sum() for a, b in zip(M_indptr.tolist(), M_indptr[1:].tolist())])
+"""
 DENSE = grouped("", "    return A @ B\n")
 PACKED_GOOD = """
 import torch
@@ -103,7 +131,8 @@ PADDED_IGNORES = "def run(A, B, M_lengths):\n    return A @ B\n"
 @pytest.fixture(scope="module")
 def ran(forms_root):
     forms = forms_root("form_1")
-    for name, document in (("gemm", GEMM), ("packed", PACKED), ("padded", PADDED), ("dense", DENSE)):
+    for name, document in (("gemm", GEMM), ("packed", PACKED), ("padded", PADDED), ("dense", DENSE),
+                           ("nested", NESTED)):  # fmt: skip
         forms.define(document, f"definitions/{document['op']}/{name}.json")
     forms.lines("gemm", {"uuid": "w-gemm", "axes": {"M": 5}, "inputs": {"A": RANDOM, "B": RANDOM}},
                 path="workloads/gemm/{name}.jsonl")  # fmt: skip
@@ -115,6 +144,9 @@ def ran(forms_root):
     ):
         forms.lines(name, {"uuid": f"w-{name}", "axes": axes, "inputs": both | more},
                     path="workloads/grouped_gemm/{name}.jsonl")  # fmt: skip
+    forms.lines("nested", {"uuid": "w-nested", "axes": {"G": 2, "M_total": 5, "K_total": 9},
+                           "inputs": {"A": RANDOM, "M_indptr": RANDOM, "K_indptr": RANDOM}},
+                path="workloads/nested_sum/{name}.jsonl")  # fmt: skip
     for name, source in (("returns", RETURNS), ("transposed", TRANSPOSED), ("unsigned", UNSIGNED)):
         forms.solve("gemm", f"gemm_{name}", source)
     forms.solve("gemm", "gemm_writes", WRITES, destination=True)
@@ -123,6 +155,8 @@ def ran(forms_root):
     forms.solve("packed", "packed_equal", PACKED_EQUAL)
     forms.solve("padded", "padded_good", PADDED_GOOD)
     forms.solve("padded", "padded_ignores", PADDED_IGNORES)
+    forms.solve("nested", "nested_good", NESTED_GOOD)
+    forms.solve("nested", "nested_flat", NESTED_FLAT)
     forms.solve("dense", "dense_good", "def run(A, B):\n    return A @ B\n")
     return forms.run("-rA", "-v", "--fib-examples=15", "--benchmark-skip")
 
@@ -157,6 +191,12 @@ def test_a_ragged_axis_is_padded_with_lengths(ran):
     assert checked(ran, "padded_good") == {"passed"}
     assert "padded (3, 6, 8) [" in ran["test_correct[padded_good"].text
     assert ran["test_sizes[padded_ignores"].outcome == "failure"
+
+
+def test_ragged_axes_nest(ran):
+    assert checked(ran, "nested_good") == {"passed"}
+    assert "nested (9,) (3,) (6,)" in ran["test_correct[nested_good"].text
+    assert ran["test_sizes[nested_flat"].outcome == "failure"
 
 
 def test_a_ragged_axis_that_nobody_asks_about_is_dense(ran):

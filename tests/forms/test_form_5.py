@@ -131,13 +131,17 @@ INIT_ABSENT = dump(
     "init_absent", {"x": ROWS}, {"y": ROWS}, "def _init_reference(x):\n    return x + 1\n",
     init="def _i(*, n, device, seed):\n    import not_installed_here\n",
 )  # fmt: skip
+INIT_OTHER = dump(
+    "init_other", {"x": ROWS}, {"y": ROWS}, "def _init_reference(x):\n    return x + 1\n",
+    init="def _i(*, n, device, seed):\n    return {'plan': {'rows': n}, 'run': {'workspace': torch.ones(n)}}\n",
+)  # fmt: skip
 ADD = "def run(x):\n    return x + 1\n"
 
 
 @pytest.fixture(scope="module")
 def ran(forms_root):
     forms = forms_root("form_5")
-    for document in (TURN, LOOSE, BLIND, STERN, TYPES, NONE, LACKS, ABSENT, OPEN, INIT_ABSENT):
+    for document in (TURN, LOOSE, BLIND, STERN, TYPES, NONE, LACKS, ABSENT, OPEN, INIT_ABSENT, INIT_OTHER):
         forms.define(document)
         sizes = {"n": 3, "d": 6} if document is TYPES else {"n": 3}
         inputs = {name: RANDOM for name in document["inputs"] if name != "mode"}
@@ -152,7 +156,7 @@ def ran(forms_root):
     forms.solve("stern", "stern_right", "def run(x):\n    return x * 3\n")
     forms.solve("types", "types_right", TYPED)
     forms.solve("types", "types_wrong", TYPED.replace("c.clone()", "c.clone().fill_(7)"))
-    for name in ("none", "lacks", "absent", "open", "init_absent"):
+    for name in ("none", "lacks", "absent", "open", "init_absent", "init_other"):
         forms.solve(name, f"{name}_add", ADD)
     return forms.run("-rA", "--fib-examples=8", "--benchmark-skip")
 
@@ -207,3 +211,8 @@ def test_what_cannot_be_known_is_skipped_with_the_reason(ran, name, reason):
 def test_an_init_whose_module_is_not_installed_leaves_the_inputs_to_the_contract(ran):
     assert outcomes(ran, "init_absent", "add") == {"test_correct": "passed", "test_sizes": "passed"} | SKIPPED
     assert "inputs follow from the contract alone" in ran.output
+
+
+def test_an_init_that_makes_no_input_is_named(ran):
+    assert outcomes(ran, "init_other", "add") == {"test_correct": "passed", "test_sizes": "passed"} | SKIPPED
+    assert "contract alone, for `init` makes none of x; it makes rows, workspace" in ran.output

@@ -271,6 +271,14 @@ def test_a_last_line_without_its_end_is_left_whole(tmp_path):
     assert json.loads(second)["definition"] == "rows_h8"
 
 
+def test_a_place_that_cannot_be_written_does_not_hide_the_failure(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failed) as caught:
+        search(item=Item(SimpleNamespace(workload_file=tmp_path / "file" / "a.jsonl")), save_failures=True).run(fails)
+    assert "--fib-save-failures: " in caught.value.text()
+    assert "cannot be written: File exists" in caught.value.text()
+
+
 def test_where_no_folder_is_known_it_says_so():
     with pytest.raises(Failed) as caught:
         search(item=Item(SimpleNamespace(workload_file=None)), save_failures=True).run(fails)

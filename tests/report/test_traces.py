@@ -66,6 +66,19 @@ def test_what_is_not_the_same_is_not_found(tmp_path, other):
     assert find(write(tmp_path), **other) is None
 
 
+def test_what_another_card_found_later_does_not_hide_it(tmp_path):
+    path = write(tmp_path)
+    other = Environment("another card", {"torch": "2.9"})
+    TraceWriter(tmp_path, other).add(DEFINITION, WORKLOAD, SOLUTION, {"status": "TIMEOUT"}, log="", timed=False)
+    assert (find(path).status, find(path, card=other).status) == ("PASSED", "TIMEOUT")
+
+
+def test_the_last_of_the_same_counts(tmp_path):
+    path = write(tmp_path)
+    write(tmp_path, {"status": "TIMEOUT"}, timed=False)
+    assert (find(path).status, find(path).line) == ("TIMEOUT", 2)
+
+
 def test_what_does_not_change_what_runs_is_the_same(tmp_path):
     assert find(write(tmp_path), solution=replace(SOLUTION, description="new words")) is not None
 

@@ -34,9 +34,11 @@ def translate(draft: Draft) -> None:
             draft.notes.append(f"the entry function of the reference is {draft.entry!r}")
     inputs = draft.raw.get("inputs")
     for (_, name), tensor in draft.objects("outputs"):
-        if isinstance(inputs, dict) and name in inputs and not tensor.get("param"):
+        told = tensor.get("param")  # may be the API's parameter, which takes several inputs as a tuple
+        if isinstance(inputs, dict) and name in inputs and (told is None or str(told) not in inputs):
             tensor["param"] = name
-            draft.notes.append(f"output {name!r} has the name of an input: written in place")
+            instead = f", not into {told!r}, which is no input" if told else ""
+            draft.notes.append(f"output {name!r} has the name of an input: written in place{instead}")
     for (_, name), axis in draft.objects("axes"):
         if axis.get("type") == "const" and axis.get("value") is None:
             draft.warnings.append((("axes", name), "constant without a value: it has to come from the data"))

@@ -8,6 +8,10 @@ besides the declared inputs:
 - `M_lengths` [G] int32: tensors are dense, `M` is the largest length, and what lies past a length is padding;
 - neither: nobody can be told of lengths, so all of them are `M`.
 
+Axes may nest deeper: `N` with the parent `M` has one length for each element of `M`, wherever those are. Where `M` is
+packed these are its `M_total` rows, so `N_indptr` is [M_total + 1] and `N_lengths` [M_total]; where it is not they are
+those of `G` and `M`, so `N_lengths` is [G, M], and `N` cannot be packed.
+
 The definition is rewritten to say just that, with an input, axes and constraints like any other.
 """
 
@@ -22,18 +26,38 @@ if TYPE_CHECKING:
 
 
 def unroll(draft: Draft) -> None:
-    """Give every ragged axis the input that its reference asks for."""
-    for (_, key), axis in list(draft.objects("axes")):
-        name, parent = str(key), axis.get("parent")
-        if not isinstance(parent, str) or axis.get("type") != "var" or not isinstance(draft.raw.get("inputs"), dict):
-            continue
+    """Give every ragged axis the input that its reference asks for, the outermost first."""
+    if not isinstance(draft.raw.get("inputs"), dict):
+        return
+    within: dict[str, tuple[str, ...]] = {}  # the axes that tell the elements of one that is not packed apart
+    for name in _outermost_first(draft):
+        parent = draft.raw["axes"][name]["parent"]  # which may have been packed by now, and renamed
+        elements = within.get(parent, (parent,))
         asked = _parameters(draft)
         if f"{name}_indptr" in asked and f"{name}_indptr" not in draft.raw["inputs"]:
-            _pack(draft, name, parent, asked)
-        elif f"{name}_lengths" in asked and f"{name}_lengths" not in draft.raw["inputs"]:
-            _pad(draft, name, parent, asked)
+            _pack(draft, name, elements, asked)
+            continue
+        within[name] = (*elements, name)
+        if f"{name}_lengths" in asked and f"{name}_lengths" not in draft.raw["inputs"]:
+            _pad(draft, name, elements, asked)
         elif not {f"{name}_indptr", f"{name}_lengths"} & draft.raw["inputs"].keys():
             draft.notes.append(f"axis {name!r}: the reference takes no {name}_indptr or {name}_lengths: all are {name}")
+
+
+def _outermost_first(draft: Draft) -> list[str]:
+    """List the ragged axes, parents before what is nested in them; those nested in themselves are left out."""
+    axes = {str(key): axis for (_, key), axis in draft.objects("axes") if axis.get("type") == "var"}
+    nested = {name: axis["parent"] for name, axis in axes.items() if isinstance(axis.get("parent"), str)}
+    inside: dict[str, list[str]] = {}
+    for name, parent in nested.items():
+        inside.setdefault(parent, []).append(name)
+    order = [name for name, parent in nested.items() if parent not in nested]
+    for name in order:  # which grows by what is nested in it
+        order += inside.get(name, ())
+    for name in nested.keys() - order:
+        if nested[name] != name:  # which a rule tells
+            draft.faults.append((("axes", name, "parent"), f"axis {name!r} is nested in itself, through its parents"))
+    return order
 
 
 def _parameters(draft: Draft) -> tuple[str, ...]:
@@ -42,9 +66,13 @@ def _parameters(draft: Draft) -> tuple[str, ...]:
     return () if function is None else signature(function).positional
 
 
-def _pack(draft: Draft, name: str, parent: str, asked: tuple[str, ...]) -> None:
-    """Make one axis of `parent` and `name` wherever they stand side by side."""
-    packed, bounds = f"{name}_total", f"len_{name}_indptr"
+def _pack(draft: Draft, name: str, elements: tuple[str, ...], asked: tuple[str, ...]) -> None:
+    """Make one axis of the parent and `name` wherever they stand side by side."""
+    packed, bounds, parent = f"{name}_total", f"len_{name}_indptr", elements[-1]
+    if len(elements) > 1:
+        message = f"axis {name!r} cannot be packed, since {parent!r} is not: take {parent}_indptr, or {name}_lengths"
+        draft.faults.append((("axes", name, "parent"), message))
+        return
     touched = [(where, tensor) for where, tensor in draft.objects("inputs", "outputs") if _has(tensor, name)]
     for where, tensor in touched:
         shape = tensor["shape"]
@@ -63,8 +91,11 @@ def _pack(draft: Draft, name: str, parent: str, asked: tuple[str, ...]) -> None:
     draft.raw["axes"] = {packed if key == name else key: axis for key, axis in axes.items()}
     draft.raw["axes"][packed] = {key: value for key, value in axes[name].items() if key != "parent"}
     draft.raw["axes"][bounds] = {"type": "expr", "expression": f"{parent} + 1"}
+    for _, axis in draft.objects("axes"):
+        if axis.get("parent") == name:
+            axis["parent"] = packed
     _constrain(draft, f"{packed} == {name}_indptr[-1].item()")
-    _insert(draft, f"{name}_indptr", bounds, asked)
+    _insert(draft, f"{name}_indptr", (bounds,), asked)
     draft.notes.append(f"axis {name!r} in {parent!r} is ragged: packed as {packed!r}, with an input {name}_indptr")
 
 
@@ -76,11 +107,11 @@ def _merge_order(tensor: dict[str, Any], at: int) -> None:
         tensor["dim_order"] = [step - (step > at) if isinstance(step, int) else step for step in kept]
 
 
-def _pad(draft: Draft, name: str, parent: str, asked: tuple[str, ...]) -> None:
+def _pad(draft: Draft, name: str, elements: tuple[str, ...], asked: tuple[str, ...]) -> None:
     draft.raw["axes"][name].pop("parent")
     _constrain(draft, f"max({name}_lengths) <= {name}")
-    _insert(draft, f"{name}_lengths", parent, asked)
-    draft.notes.append(f"axis {name!r} in {parent!r} is ragged: dense with padding, with an input {name}_lengths")
+    _insert(draft, f"{name}_lengths", elements, asked)
+    draft.notes.append(f"axis {name!r} in {elements[-1]!r} is ragged: dense with padding, with an input {name}_lengths")
 
 
 def _constrain(draft: Draft, text: str) -> None:
@@ -88,10 +119,10 @@ def _constrain(draft: Draft, text: str) -> None:
     draft.raw["constraints"] = [*(constraints if isinstance(constraints, list) else []), text]
 
 
-def _insert(draft: Draft, name: str, axis: str, asked: tuple[str, ...]) -> None:
+def _insert(draft: Draft, name: str, shape: tuple[str, ...], asked: tuple[str, ...]) -> None:
     """Add an input in the place where the reference takes it."""
     tensors = list(draft.raw["inputs"].items())
-    tensors.insert(min(asked.index(name), len(tensors)), (name, {"shape": [axis], "dtype": "int32"}))
+    tensors.insert(min(asked.index(name), len(tensors)), (name, {"shape": list(shape), "dtype": "int32"}))
     draft.raw["inputs"] = dict(tensors)
 
 

@@ -1,0 +1,21 @@
+"""The name that was meant: a hint for a slip of the pen, and no search where a stranger gave too much to search."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST_NAMES = 500
+_LONGEST = 100  # characters: comparing takes the product of two lengths
+
+
+def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str | None:
+    """Return the most similar of some words, or `None`: also for many words or a long one, where it would take long."""
+    short = [other for other in words if len(other) <= _LONGEST]
+    if len(word) > _LONGEST or len(short) > _MOST_NAMES:
+        return None
+    found = get_close_matches(word, short, 1, alike)
+    return found[0] if found else None
