@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
+LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
 
 
@@ -46,6 +47,7 @@ class CaseCheck(Protocol):
 class Pace:
     """How long cases take, and so which of them are called repeatedly; all are once a failure is to be shrunk."""
 
+    large: bool = False  # the cases are so large that even the first few had better be called once
     failing: bool = False
     cases: int = 0
     seconds: float = 0.0
@@ -54,8 +56,8 @@ class Pace:
     @property
     def repeat(self) -> bool:
         """Whether the next case is called repeatedly."""
-        slow = self.seconds > SLOW_SECONDS * self.cases
-        return self.failing or not slow or self.cases % REPEATED_EVERY == 0
+        slow = self.large or self.seconds > SLOW_SECONDS * self.cases
+        return self.failing or not slow or (self.cases + self.large) % REPEATED_EVERY == 0
 
     def __enter__(self) -> None:
         self._start = time.monotonic()
@@ -83,6 +85,7 @@ class SizeSearch:
             self.layouts += ("strided",)
         least = elements(definition, dict.fromkeys(definition.var_axes, 1))
         self.budget = 2 * least + ELEMENTS[session.device.kind]
+        self.large = session.device.kind == "cpu" and least > LARGE
 
     def run(self, check: CaseCheck) -> None:
         """Search for a case in which `check` raises Failed; raises that of the smallest one found.
@@ -91,7 +94,7 @@ class SizeSearch:
         slow, most cases are called once only: another size tells more than another call.
         """
         skipped: list[Exception] = []
-        pace = Pace()
+        pace = Pace(self.large)
 
         def outcome(drawn: Drawn) -> Exception | None:
             self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))

@@ -50,7 +50,7 @@ def write(
     if not problem:
         spent = f"{tally.share:.0%} of the bound spent" if math.isfinite(tally.share) else "within the matched ratio"
         return replace(result, lines=(f"{truth.name}: ok, {spent}", *truth.notes))
-    bad = torch.cat([judge.bad(part) for part in spans(total)]).reshape(judge.shape)
+    bad = torch.cat([judge.bad(part) for part in spans(judge.actual)]).reshape(judge.shape)
     place = _unwritten(judge, bad, poison) or where.describe(bad)
     hint = _hint(judge, inputs, previous)
     lines = [_headline(judge, problem, index, actual, expected, limit, at, rule)]

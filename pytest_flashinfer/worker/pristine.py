@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 IMAGE_LIMIT = 1 << 26  # bytes; image, mask and difference take three times as much again
 _NOISE = 1 << 20  # bytes after which guard bytes repeat: drawing them costs more than anything else here
 _CHUNK = 1 << 28  # bytes compared in one operation
+_CACHED = 1 << 15  # 64-bit words compared in one operation on the CPU, whose caches hold as many
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,10 @@ class Imaged:
 
     def changes(self, may_modify: frozenset[str]) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
-        return [self._difference(may_modify).any()]
+        step = self.image.numel() // 8 if self.image.is_cuda else _CACHED
+        words = (each.view(torch.int64) for each in (self.arena, self.image, self._mask(may_modify)))
+        parts = (torch.split(each, step) for each in words)
+        return [((now ^ before) & mask).any() for now, before, mask in zip(*parts, strict=True)]
 
     def explain(self, may_modify: frozenset[str]) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""

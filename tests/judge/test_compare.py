@@ -223,7 +223,7 @@ class TestExplicit:
 
 
 def test_one_wrong_element_in_a_million_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "CHUNK", 1 << 18)
+    monkeypatch.setattr(measure, "CACHED", 1 << 18)
     a, b = torch.randn(1024, 16).bfloat16(), torch.randn(1024, 16).bfloat16()
     truth = evaluate(lambda a, b: a @ b.T, {"a": a, "b": b}, {"c": OutputSpec("bfloat16", (1024, 1024))}).outputs["c"]
     assert compare(truth.native.clone(), truth).ok
@@ -241,7 +241,7 @@ def test_chunks_do_not_matter(n: int, chunk: int, seed: int) -> None:
     out = truth.native + torch.randn(n, generator=g)
     whole = compare(out, truth)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "CHUNK", chunk)
+        patch.setattr(measure, "CACHED", chunk)
         parts = compare(out, truth)
     assert (whole.n_bad, whole.worst, whole.share, whole.max_abs) == (
         parts.n_bad,

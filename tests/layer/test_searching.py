@@ -104,13 +104,18 @@ def clock(monkeypatch):
     return made
 
 
-def paced(clock, *seconds, failing=False):
-    pace, repeated = Pace(failing), []
+def paced(clock, *seconds, **state):
+    pace, repeated = Pace(**state), []
     for each in seconds:
         repeated.append(pace.repeat)
         with pace:
             clock.reading += each
     return repeated
+
+
+def test_large_cases_are_called_once_until_the_fourth(clock):
+    assert paced(clock, *[0.0] * 8, large=True) == [False, False, False, True, False, False, False, True]
+    assert paced(clock, 0.0, 0.0, large=True, failing=True) == [True, True]
 
 
 def test_quick_cases_are_all_repeated(clock):
