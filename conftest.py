@@ -17,9 +17,9 @@ MLA_SCALE = (128 + 64) ** -0.5  # of the heads before compression, which no shap
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Search the sizes of each kernel for half a second: there are more than a hundred here, and CI has two cores."""
+    """Search the sizes of each kernel for a moment: there are more than a hundred here, and CI has two cores."""
     if getattr(config.option, "fib_solutions", None) and config.option.fib_seconds is None:
-        config.option.fib_seconds = 0.5
+        config.option.fib_seconds = 0.3
 
 
 @pytest.fixture

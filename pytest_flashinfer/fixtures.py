@@ -161,10 +161,14 @@ def timing(
 
 @pytest.fixture
 def search(
-    request: pytest.FixtureRequest, fib_session: FibSession, definition: Definition, definition_file: DefinitionFile
+    request: pytest.FixtureRequest,
+    fib_session: FibSession,
+    definition: Definition,
+    definition_file: DefinitionFile,
+    solution: UnderTest,
 ) -> SizeSearch:
     """Look for the smallest sizes and inputs that break a solution."""
     from pytest_flashinfer.searching import SizeSearch
 
     listed = fib_session.catalogue.listed(definition_file.path)
-    return SizeSearch(request.node, definition, listed, fib_session)
+    return SizeSearch(request.node, definition, listed, fib_session, built=bool(solution.took))

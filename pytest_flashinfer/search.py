@@ -37,8 +37,8 @@ class Search:
     """Runs `check` over drawn cases. It returns the failure of a case, or `None`; each case is checked once.
 
     `edges` come first and in order, then draws from `strategy`. `simpler(drawn)` yields cases that are simpler than a
-    failing one. `examples` bounds the cases before a failure, `seconds` their time after the first one, which has to
-    wait until processes have started and the solution is built.
+    failing one. `examples` bounds the cases before a failure, `seconds` their time; unless `built`, that counts from the
+    end of the first one, which has to wait until processes have started and the solution is built.
     """
 
     check: Check
@@ -47,6 +47,7 @@ class Search:
     simpler: Callable[[Drawn], Iterable[Drawn]]
     examples: int
     seconds: float
+    built: bool = False
     seed: int | None = None
     database: ExampleDatabase | None = None
     key: bytes = b""
@@ -56,6 +57,8 @@ class Search:
 
     def run(self) -> Outcome:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
+        if self.built:
+            self._deadline = time.monotonic() + self.seconds
         for drawn in chain(self._saved(), self.edges):
             if self.outcome.tried >= self.examples or self._late():
                 self.outcome.out_of_time = self._late()
@@ -78,7 +81,7 @@ class Search:
                 return None  # hypothesis sees a pass and ends; what is known stays known, so nothing looks flaky
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
-            if self.outcome.tried == 1:
+            if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
 

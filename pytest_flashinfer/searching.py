@@ -68,13 +68,20 @@ class Pace:
 
 
 class SizeSearch:
-    """Draws cases for one item and runs a check on them."""
+    """Draws cases for one item and runs a check on them; `built` says that the solution need not be built first."""
 
     def __init__(
-        self, item: pytest.Item, definition: Definition, listed: Sequence[Workload], session: FibSession
+        self,
+        item: pytest.Item,
+        definition: Definition,
+        listed: Sequence[Workload],
+        session: FibSession,
+        *,
+        built: bool = False,
     ) -> None:
         options = session.options
         self.item = item
+        self.built = built
         self.listed = [workload.axes for workload in listed]
         self.stated = definition
         self.definition = pinned(definition, self.listed)
@@ -141,6 +148,7 @@ class SizeSearch:
             lambda drawn: simpler(self.definition, *drawn),
             self.options.examples,
             self.options.seconds,
+            built=self.built,
             seed=self.options.seed if forced is None else None,
             database=hypothesis.settings.default.database if hypothesis.settings.default else None,
             key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 
 class UnderTest:
-    """Calls one solution in its own process; `log` is what it printed since it was last taken."""
+    """Calls one solution in its own process; `log` is what it printed since it was last taken.
+
+    `took` holds, by the uuid of a listed workload, how long the latest call on it kept the host, in seconds.
+    """
 
     def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
         self.kernel = kernel
         self.progress = progress
         self.log = ""
+        self.took: dict[str, float] = {}
 
     @property
     def solution(self) -> Solution:
@@ -42,8 +46,11 @@ class UnderTest:
         try:
             self._build()
             for result in self.kernel.calls(todo, cache=cache):
-                calls.append(Call(todo[len(calls)], result))
+                case = todo[len(calls)]
+                calls.append(Call(case, result))
                 self.log += result.log
+                if case.workload is not None:
+                    self.took[case.workload.uuid] = result.host_seconds
         except BuildFailed as error:
             raise Failed(decide(error=error), log=error.log) from error
         except WorkerError as error:

@@ -23,6 +23,7 @@ from pytest_flashinfer.worker.outcome import RunResult
 from tests.judge.test_roofline import shipped
 
 US = 1e-6
+WORKLOAD = SimpleNamespace(uuid="w", axes={"M": 3})
 
 
 def call(case="case", device=10 * US, host=2 * US, source="cupti", **fields):
@@ -39,6 +40,7 @@ class Kernel:
     def __init__(self, *durations, fails_at=None, source="cupti"):
         self.durations = itertools.chain(durations, itertools.repeat(durations[-1]))
         self.asked, self.fails_at, self.source = [], fails_at, source
+        self.took = {}
 
     def run(self, cases, *, cache=None):
         cases = list(cases)
@@ -90,7 +92,7 @@ def cases():
 
 def test_a_card_is_warmed_up_until_it_is_steady(session, cases):
     kernel = Kernel(30, 30, 12, 12, 10, 10, 10)
-    found = measure(session, kernel, cases, None)
+    found = measure(session, kernel, cases, WORKLOAD)
     assert kernel.asked == [(1, None), (2, "cold"), (2, "cold"), (2, "cold"), (2, "cold"), (10, "cold")]
     assert found.durations == [10 * US] * 10
     assert found.host == 2 * US, "the call's own, without what the harness does around it"
@@ -100,22 +102,32 @@ def test_a_card_is_warmed_up_until_it_is_steady(session, cases):
 
 def test_a_kernel_that_never_settles_is_measured_all_the_same(session, cases):
     kernel = Kernel(*(10 * (n // 2 % 2) + 10 for n in range(20)))
-    assert measure(session, kernel, cases, None).noise > 0
+    assert measure(session, kernel, cases, WORKLOAD).noise > 0
     assert len(kernel.asked) == 1 + 4 + 1
 
 
 def test_the_cpu_needs_no_batches(session, cases):
     session.device = SimpleNamespace(kind="cpu", uuid="", name="CPU")
     kernel = Kernel(10, source="wall")
-    found = measure(session, kernel, cases, None)
+    found = measure(session, kernel, cases, WORKLOAD)
     assert kernel.asked == [(1, None), (5, "cold")]
     assert found.clock == "wall clock"
+
+
+def test_a_call_that_takes_long_on_the_cpu_is_timed_once_and_needs_no_other_ahead(session, cases):
+    session.device = SimpleNamespace(kind="cpu", uuid="", name="CPU")
+    kernel = Kernel(10, source="wall")
+    kernel.took["w"] = 3.0
+    found = measure(session, kernel, cases, WORKLOAD)
+    assert (kernel.asked, found.complete, len(found.durations)) == ([(1, "cold")], True, 1)
+    session.device.kind = "cuda"
+    assert len(measure(session, kernel, cases, WORKLOAD).durations) == 10
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 2])
 def test_a_call_that_fails_ends_the_measurement(session, cases, fails_at):
     kernel = Kernel(10, fails_at=fails_at)
-    found = measure(session, kernel, cases, None)
+    found = measure(session, kernel, cases, WORKLOAD)
     assert not found.complete
     assert found.durations == []
     assert found.calls[-1].error is not None
@@ -141,12 +153,12 @@ def test_outputs_without_device_work_are_not_believed():
 def timed(session, cases, kernel, **options):
     item = SimpleNamespace(user_properties=[], path="a.json", nodeid="a.json::test_speed[x]", config=None)
     found = Timing(item, session, Kernel(20), **options)
-    found.run(kernel, cases, SimpleNamespace(uuid="w", axes={"M": 3}))
+    found.run(kernel, cases, WORKLOAD)
     return found
 
 
 def facts(session, cases, kernel, **options):
-    return timed(session, cases, kernel, **options)._facts(cases, SimpleNamespace(uuid="w", axes={"M": 3}))
+    return timed(session, cases, kernel, **options)._facts(cases, WORKLOAD)
 
 
 def test_what_is_kept_beside_the_durations(session, cases):
@@ -224,7 +236,7 @@ def test_the_card_is_held_while_calls_are_timed_and_only_then(session, cases, tm
         return Kernel.run(kernel, todo, cache=cache)
 
     kernel.run = run
-    measure(session, kernel, cases, None)
+    measure(session, kernel, cases, WORKLOAD)
     assert held[0] == (None, False)
     assert all(busy for cache, busy in held if cache)
     assert measurement.ROUNDS["cuda"] == kernel.asked[-1][0]

@@ -138,6 +138,8 @@ def test_building_is_not_taken_from_the_time(clock):
     """The first case waits until processes have started and the solution is built."""
     kernel = Kernel(9, clock=clock, seconds=[1000.0])
     assert run(kernel, *range(10), seconds=20).smallest == case(9)
+    kernel = Kernel(9, clock=clock, seconds=[1000.0])
+    assert run(kernel, *range(10), seconds=20, built=True).tried == 1, "what is built has its time from the start"
 
 
 def test_a_failure_that_took_longer_than_the_time_counts(clock):
