@@ -37,7 +37,7 @@ class Search:
     """Runs `check` over drawn cases. It returns the failure of a case, or `None`; each case is checked once.
 
     `edges` come first and in order, then draws from `strategy`. `simpler(drawn)` yields cases that are simpler than a
-    failing one. `examples` bounds the cases before a failure, `seconds` their time; unless `built`, that counts from the
+    failing one. `examples` bounds the cases before a failure, `seconds` their time; that counts, unless `built`, from the
     end of the first one, which has to wait until processes have started and the solution is built.
     """
 
