@@ -37,8 +37,8 @@ class Search:
     """Runs `check` over drawn cases. It returns the failure of a case, or `None`; each case is checked once.
 
     `edges` come first and in order, then draws from `strategy`. `simpler(drawn)` yields cases that are simpler than a
-    failing one. `examples` bounds the cases before a failure, `seconds` their time; that counts, unless `built`, from the
-    end of the first one, which has to wait until processes have started and the solution is built.
+    failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
+    the first one unless `built`: it has to wait until processes have started and the solution is built.
     """
 
     check: Check
