@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pytest_flashinfer import values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,11 +12,9 @@ if TYPE_CHECKING:
     import pytest
 
 IniType = Literal["string", "paths", "linelist", "bool"]
-_FOREVER = 1e9  # seconds, of which the system can still wait for so many
 
 
-@dataclass(frozen=True)
-class Declaration:
+class Declaration(NamedTuple):  # every run of pytest pays for this class, and a dataclass takes longer to make
     """One option. `dest` is its name in `Options` and, with the prefix `fib_`, its ini key."""
 
     dest: str
@@ -40,46 +37,6 @@ class Declaration:
     def switch(self) -> str:
         """The command-line switch."""
         return "--fib-" + self.dest.replace("_", "-")
-
-
-class Unreadable(argparse.ArgumentTypeError, ValueError):  # noqa: N818 - says what is wrong with a value
-    """A value of an option is not of its kind; the message says which kind that is."""
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0, (1 << 32) - 1)
-
-
-def _shard(text: str) -> tuple[int, int]:
-    part, slash, parts = text.partition("/")
-    if not slash:
-        raise Unreadable(f"{text!r} is not of the form K/N, such as 1/4")
-    total = _whole(parts, 1)
-    return _whole(part, 1, total), total
-
-
-def _count(text: str) -> int:
-    return _whole(text, 1)
-
-
-def _whole(text: str, least: int, most: int | None = None) -> int:
-    try:
-        value = int(text, 0)
-    except ValueError:
-        value = least - 1
-    if value < least or (most is not None and value > most):
-        raise Unreadable(f"{text!r} is no whole number from {least}" + (f" to {most}" if most is not None else " up"))
-    return value
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < _FOREVER:
-        raise Unreadable(f"{text!r} is no number of seconds above 0 and below {_FOREVER:g}")
-    return value
 
 
 DECLARATIONS: tuple[Declaration, ...] = (
@@ -116,7 +73,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "string",
         "seconds that one call of a solution may take (default: 60)",
         60.0,
-        _seconds,
+        values.seconds,
         metavar="SECONDS",
     ),
     Declaration(
@@ -124,15 +81,25 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "string",
         "seconds that building a solution may take (default: 600)",
         600.0,
-        _seconds,
+        values.seconds,
         metavar="SECONDS",
+    ),
+    Declaration(
+        "build_jobs",
+        "string",
+        "solutions that are compiled ahead at the same time while others run; 1 turns it off (default: one for each"
+        " core, at most 8)",
+        None,
+        values.count,
+        metavar="N",
+        replayed=False,
     ),
     Declaration(
         "seed",
         "string",
         "seed of all inputs, to replay a run (default: drawn anew for each run and printed)",
         None,
-        _seed,
+        values.seed,
         metavar="N",
     ),
     Declaration(
@@ -148,7 +115,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "string",
         "sizes and inputs that test_sizes tries for each solution (default: 100)",
         100,
-        _count,
+        values.count,
         metavar="N",
     ),
     Declaration(
@@ -156,7 +123,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "string",
         "seconds that test_sizes may take for each solution (default: 10)",
         10.0,
-        _seconds,
+        values.seconds,
         metavar="SECONDS",
     ),
     Declaration(
@@ -208,7 +175,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "string",
         "run the Kth of N parts of the solutions (K from 1), each solution in one part as a whole",
         None,
-        parse=_shard,
+        parse=values.shard,
         metavar="K/N",
         replayed=False,
     ),

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.options import Options
 
 THRESHOLD: Final = 0.05
-MARKS: Final = (
-    "fib_min_speedup(factor): the speedup over the reference that test_speed of a definition has to reach",
-    "fib_threshold(share): the difference from --fib-baseline that matters for a definition, 0.05 for 5 %",
-)
 _LEAST: Final = 1e-6  # of a number that a line may give
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 from dataclasses import dataclass, fields
@@ -10,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from pytest_flashinfer.declarations import DECLARATIONS, Unreadable
+from pytest_flashinfer.declarations import DECLARATIONS
+from pytest_flashinfer.dormant import from_ini, from_line
+from pytest_flashinfer.values import Unreadable
 
 if TYPE_CHECKING:
     from pytest_flashinfer.declarations import Declaration
 
 LEVELS = 3  # a definition lies at most this deep in its data set: definitions/<op_type>/<name>.json
+MOST_JOBS = 8  # compilers at once, where nobody says how many: each may take gigabytes
 Scope = Literal["auto", "smoke", "full"]
 
 
@@ -31,6 +35,7 @@ class Options:
     scope: Scope
     timeout: float
     build_timeout: float
+    build_jobs: int
     seed: int
     tolerance: tuple[str, ...]
     ini_tolerance: tuple[str, ...]
@@ -53,13 +58,6 @@ class Options:
     ini_threshold: tuple[str, ...]
 
 
-def is_active(config: pytest.Config) -> bool:
-    """Whether any `--fib-*` option or `fib_*` ini key is given; without one the plugin stays dormant."""
-    if getattr(config.option, "help", False):
-        return False  # what the options are must be readable wherever pytest is called
-    return any(_given(config, option) is not None or _ini(config, option) is not None for option in DECLARATIONS)
-
-
 def read(config: pytest.Config) -> Options:
     """Options of the command line over ini keys over defaults.
 
@@ -77,6 +75,7 @@ def read(config: pytest.Config) -> Options:
     if values["seed"] is None:
         drawn = getattr(config, "workerinput", {}).get("fib_seed")  # in the processes of pytest-xdist
         values["seed"] = secrets.randbits(32) if drawn is None else drawn
+    values["build_jobs"] = values["build_jobs"] or min(MOST_JOBS, len(os.sched_getaffinity(0)))
     for name in ("traces", "results", "report", "baseline"):
         values[name] = invocation / values[name] if values[name] else None
     if values["resume"] and values["traces"] is None:
@@ -91,30 +90,18 @@ def replay(config: pytest.Config, node_id: str, options: Options) -> str:
     """Return the command that runs one item again with the same inputs and the options that matter to it."""
     words = ["pytest", node_id]
     for option in DECLARATIONS:
-        given = _given(config, option)
+        given = from_line(config, option)
         if given is not None and option.replayed and option.dest != "seed":
             values = given if option.repeat else [given]
             words += [option.switch] if option.flag else [f"{option.switch}={value}" for value in values]
     return shlex.join([*words, f"--fib-seed={options.seed}"])
 
 
-def _given(config: pytest.Config, option: Declaration) -> Any:
-    return getattr(config.option, option.key, None)
-
-
-def _ini(config: pytest.Config, option: Declaration) -> Any:
-    try:
-        value = config.getini(option.key)
-    except (ValueError, pytest.UsageError) as error:  # pytest's own, for a bool
-        raise pytest.UsageError(f"ini key {option.key}: {error}: write true or false") from error
-    return None if value in ("", []) else value  # what an unset key gives differs between pytest versions
-
-
 def _value(config: pytest.Config, option: Declaration) -> Any:
-    given = _given(config, option)
+    given = from_line(config, option)
     if given is not None:
         return given
-    ini = _ini(config, option)
+    ini = from_ini(config, option)
     if ini is None:
         return option.default
     if option.ini != "string":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer import declarations, gates, options
+from pytest_flashinfer import declarations, dormant
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -24,15 +24,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Wake the plugin up if it is asked for; without path arguments the definition folders are what is run."""
-    for line in (
-        "definition(name, op_type): what a kernel test belongs to; select with -m \"definition(op_type='gemm')\"",
-        "solution(name, author, language): the solution under test",
-        *gates.MARKS,
-    ):
+    for line in dormant.MARKS:
         config.addinivalue_line("markers", line)
-    if not options.is_active(config):
+    if not dormant.is_active(config):
         return
-    from pytest_flashinfer import actions, fixtures
+    from pytest_flashinfer import actions, fixtures, options
     from pytest_flashinfer.benchmarking import Benchmarks
     from pytest_flashinfer.distribution import Distribution
     from pytest_flashinfer.recording import Records

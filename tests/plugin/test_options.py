@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from pytest_flashinfer.options import DECLARATIONS
+from pytest_flashinfer.declarations import DECLARATIONS
 from pytest_flashinfer.worker.device import find
 
 

@@ -1,0 +1,40 @@
+"""What the plugin does where nobody asks for it: declare its marks, and see that nobody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_flashinfer.declarations import DECLARATIONS
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.declarations import Declaration
+
+MARKS = (
+    "definition(name, op_type): what a kernel test belongs to; select with -m \"definition(op_type='gemm')\"",
+    "solution(name, author, language): the solution under test",
+    "fib_min_speedup(factor): the speedup over the reference that test_speed of a definition has to reach",
+    "fib_threshold(share): the difference from --fib-baseline that matters for a definition, 0.05 for 5 %",
+)
+
+
+def is_active(config: pytest.Config) -> bool:
+    """Whether any `--fib-*` option or `fib_*` ini key is given; without one the plugin stays dormant."""
+    if getattr(config.option, "help", False):
+        return False  # what the options are must be readable wherever pytest is called
+    return any(from_line(config, option) is not None or from_ini(config, option) is not None for option in DECLARATIONS)
+
+
+def from_line(config: pytest.Config, option: Declaration) -> Any:
+    """Return what the command line says, or `None`."""
+    return getattr(config.option, option.key, None)
+
+
+def from_ini(config: pytest.Config, option: Declaration) -> Any:
+    """Return what the ini key says, or `None`. Raises pytest.UsageError."""
+    try:
+        value = config.getini(option.key)
+    except (ValueError, pytest.UsageError) as error:  # pytest's own, for a bool
+        raise pytest.UsageError(f"ini key {option.key}: {error}: write true or false") from error
+    return None if value in ("", []) else value  # what an unset key gives differs between pytest versions
