@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path
 
-    from pytest_flashinfer.data.faults import Fault, Lines
+    from pytest_flashinfer.data.faults import Fault, Lines, Loaded
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.options import Options, Scope
 
@@ -41,6 +41,7 @@ class Catalogue:
         self.scope = scope
         self.dataset = DataSet(options.definitions, options.solutions, options.workloads)
         self._solutions: dict[str, dict[str, Entry]] = {}
+        self._lines: dict[Path, dict[str, Loaded[Workload]]] = {}  # by uuid
 
     def is_definition(self, path: Path) -> bool:
         """Whether a file is one of the definitions: in a folder of them, or named itself."""
@@ -104,11 +105,19 @@ class Catalogue:
 
     def location(self, path: Path, uuid: str | None) -> tuple[Path, int | None]:
         """Return where an item is stated: the workload's line, else the definition's first, counted from 0."""
-        if uuid is not None:
-            for loaded in self.dataset.workloads(path):
-                if loaded.value is not None and loaded.value.uuid == uuid:
-                    return loaded.path, loaded.line - 1
-        return path, 0
+        line = None if uuid is None else self._by_uuid(path).get(uuid)
+        return (path, 0) if line is None else (line.path, line.line - 1)
+
+    def workload(self, path: Path, uuid: str) -> Workload | None:
+        """Return one readable workload of a definition, in scope or not."""
+        line = self._by_uuid(path).get(uuid)
+        return None if line is None else line.value
+
+    def _by_uuid(self, path: Path) -> dict[str, Loaded[Workload]]:
+        if path not in self._lines:
+            lines = reversed(self.dataset.workloads(path))  # of two with one uuid the first is meant
+            self._lines[path] = {line.value.uuid: line for line in lines if line.value is not None}
+        return self._lines[path]
 
     def problems(self, path: Path) -> tuple[Fault, ...]:
         """Return all that is wrong or odd with a definition's file, its workloads and its solutions."""

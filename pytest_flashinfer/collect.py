@@ -5,17 +5,19 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_flashinfer import checks
+from pytest_flashinfer.keyword import SHOWN_UUID, Names
 from pytest_flashinfer.options import replay
 from pytest_flashinfer.report import notes as notes_of
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.catalogue import Entry
@@ -43,8 +45,20 @@ class DefinitionFile(pytest.Module):
             self.extra_keyword_matches.update((definition.name, definition.op_type, *definition.tags))
             self.add_marker(pytest.mark.definition(name=definition.name, op_type=definition.op_type))
             self.solutions = catalogue.solutions(definition)
+            if self.config.stash[SESSION].keyword.excludes(self, self._names(definition)):
+                return []
             self.workloads = catalogue.workloads(self.path, definition)
         return super().collect()
+
+    def _names(self, definition: Definition) -> Names:
+        """Return what the items will be called by, before workloads are read."""
+        found = {name for name, value in vars(checks).items() if inspect.isfunction(value)}
+        found |= {"pytestmark", "benchmark", "definition", "solution"}
+        for key, entry in self.solutions.items():
+            found |= {slug(key), entry.solution.author, entry.solution.language}
+        dataset = self.config.stash[SESSION].catalogue.dataset
+        axes = tuple(map(slug, definition.var_axes))
+        return Names(frozenset(found), axes, lambda: dataset.workload_text(self.path))
 
     def _genfunctions(self, name: str, funcobj: Any) -> Iterator[pytest.Function]:
         wanted = inspect.signature(funcobj).parameters
@@ -57,9 +71,22 @@ class DefinitionFile(pytest.Module):
             return  # pytest would make a skipped item of an empty parameter set; there is nothing to run here
         for item in super()._genfunctions(name, funcobj):
             item.__class__ = KernelItem  # pytest builds the items of a module itself and takes no item class
-            for mark in item.iter_markers("solution"):
-                item.extra_keyword_matches.update((mark.kwargs["author"], mark.kwargs["language"]))
+            if "solution" in wanted:
+                solution = self.solutions[str(item.callspec.params["solution"])].solution
+                item.extra_keyword_matches.update((solution.author, solution.language))
             yield item
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The places of the solutions among those of this definition."""
+        return {key: rank for rank, key in enumerate(self.solutions)}
+
+    @cached_property
+    def workload_ids(self) -> list[str]:
+        """The ids of the workloads, in their order: the same for every check."""
+        assert self.definition is not None
+        axes = self.definition.var_axes
+        return [workload_id(axes, workload) for workload in self.workloads.values()]
 
     def raise_faults(self) -> None:
         """Raise SchemaFailed with every fault of the file; warnings become pytest warnings."""
@@ -160,15 +187,15 @@ def parametrize(metafunc: pytest.Metafunc, file: DefinitionFile) -> None:
         metafunc.parametrize(
             "workload",
             list(file.workloads),
-            ids=[workload_id(file.definition, workload) for workload in file.workloads.values()],
+            ids=file.workload_ids,
             indirect=True,
         )
 
 
-def workload_id(definition: Definition, workload: Workload) -> str:
+def workload_id(axes: Sequence[str], workload: Workload) -> str:
     """Return a short, stable id: the first variable axes with their sizes, then the start of the uuid."""
-    shown = [axis for axis in definition.var_axes if axis in workload.axes][:SHOWN_AXES]
-    return "-".join([*(slug(f"{axis}{workload.axes[axis]}") for axis in shown), slug(workload.uuid)[:8]])
+    shown = [axis for axis in axes if axis in workload.axes][:SHOWN_AXES]
+    return "-".join([*(slug(f"{axis}{workload.axes[axis]}") for axis in shown), slug(workload.uuid)[:SHOWN_UUID]])
 
 
 def slug(text: str) -> str:

@@ -87,8 +87,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "build_jobs",
         "string",
-        "solutions that are compiled ahead at the same time while others run; 1 turns it off (default: one for each"
-        " core, at most 8)",
+        "C++ and CUDA solutions that are compiled ahead at the same time, while others run; 1: none (default: one for"
+        " each core but two, at most 8)",
         None,
         values.count,
         metavar="N",

@@ -75,7 +75,9 @@ def read(config: pytest.Config) -> Options:
     if values["seed"] is None:
         drawn = getattr(config, "workerinput", {}).get("fib_seed")  # in the processes of pytest-xdist
         values["seed"] = secrets.randbits(32) if drawn is None else drawn
-    values["build_jobs"] = values["build_jobs"] or min(MOST_JOBS, len(os.sched_getaffinity(0)))
+    if hasattr(config, "workerinput"):
+        values["build_jobs"] = 1  # each process of pytest-xdist has collected all items and will run a few
+    values["build_jobs"] = values["build_jobs"] or max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)) - 2))
     for name in ("traces", "results", "report", "baseline"):
         values[name] = invocation / values[name] if values[name] else None
     if values["resume"] and values["traces"] is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,12 +39,17 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = options.read(config)
     session = FibSession(config, settings)
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
-    config.pluginmanager.register(Records(session), "flashinfer-records")
+    records = Records(session)
+    config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
     if settings.report is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(HtmlReport(session, settings.report), "flashinfer-report")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
+    if settings.build_jobs > 1 and session.runs_items:
+        from pytest_flashinfer.ahead import BuildAhead
+
+        config.pluginmanager.register(BuildAhead(session, records), "flashinfer-ahead")
     if settings.shard is not None:
         from pytest_flashinfer.sharding import Shard
 
@@ -61,13 +67,22 @@ class FlashInferPlugin:
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = [str(path) for path in session.options.definitions]
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> None:
-        """Start the worker processes, which import torch while pytest collects; not where nothing will run."""
-        option = session.config.option
-        controls_others = getattr(option, "dist", "no") != "no" and not hasattr(session.config, "workerinput")
-        if not (option.collectonly or option.setuponly or option.setupplan or controls_others):
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Start the worker processes, which import torch while pytest collects; not where nothing will run.
+
+        What is collected lives as long as the run: looking for garbage in it would take a fifth of the time.
+        """
+        if self.session.runs_items:
             self.session.pool  # noqa: B018 - making it starts the processes
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.freeze()
+            if collecting:
+                gc.enable()
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> DefinitionFile | None:
         """Collect a JSON file that is in a definition folder or was named on the command line."""

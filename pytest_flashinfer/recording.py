@@ -49,12 +49,16 @@ class Records:
             if found is not None:
                 self._held[item.nodeid] = found
 
+    def is_held(self, item: pytest.Item) -> bool:
+        """Whether the outcome of an item is known from an earlier run."""
+        return item.nodeid in self._held
+
     def _subject(self, item: pytest.Item) -> tuple[Definition, Workload, Solution] | None:
         """Return what an item is about, or `None` where it is not of one solution on one workload."""
         params = getattr(getattr(item, "callspec", None), "params", {})
         catalogue = self.session.catalogue
         definition = catalogue.definition(item.path) if {"solution", "workload"} <= params.keys() else None
-        workload = next((each for each in catalogue.listed(item.path) if each.uuid == params.get("workload")), None)
+        workload = None if definition is None else catalogue.workload(item.path, params["workload"])
         if definition is None or workload is None:
             return None
         return definition, workload, catalogue.solutions(definition)[params["solution"]].solution

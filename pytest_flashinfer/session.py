@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judge.cards import Limits
     from pytest_flashinfer.judge.tolerance import Tolerance
+    from pytest_flashinfer.keyword import Keyword
     from pytest_flashinfer.making import Kept
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
@@ -78,6 +79,20 @@ class FibSession:
             )
         except ToleranceError as error:
             raise pytest.UsageError(str(error)) from error
+
+    @property
+    def runs_items(self) -> bool:
+        """Whether this process runs items itself, rather than to list them or to have others run them."""
+        option = self.config.option
+        controls_others = getattr(option, "dist", "no") != "no" and not hasattr(self.config, "workerinput")
+        return not (option.collectonly or option.setuponly or option.setupplan or controls_others)
+
+    @cached_property
+    def keyword(self) -> Keyword:
+        """What `-k` says of whole definition files."""
+        from pytest_flashinfer.keyword import Keyword
+
+        return Keyword(self.config)
 
     @cached_property
     def kept(self) -> Kept:

@@ -28,7 +28,7 @@ class Tracer:
         if report.when != "call" or not {"solution", "workload"} <= params.keys():
             return
         definition = self.catalogue.definition(item.path)
-        workload = next((each for each in self.catalogue.listed(item.path) if each.uuid == params["workload"]), None)
+        workload = self.catalogue.workload(item.path, params["workload"])
         if definition is None or workload is None:
             return
         log = report.longreprtext + "".join(f"\n{text}" for _, text in report.sections)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover
 from pytest_flashinfer.data.faults import Fault, Loaded, unique
+from pytest_flashinfer.data.files import read_text
 from pytest_flashinfer.data.load import load_definition, load_solution, load_workloads
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.rules import check_definition, check_folder
@@ -15,7 +16,7 @@ from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.workload_rules import check_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
@@ -77,18 +78,29 @@ class DataSet:
 
     def _find_workloads(self, path: Path, definition: Definition) -> list[Loaded[Workload]]:
         found: list[Loaded[Workload]] = []
-        for place in self.workload_paths:
-            if place.is_dir():
-                files = self._workload_index[place].get(definition.name, [])
-                home = [file for file in files if file.parent.name == definition.op_type]
-                for file in home or files:
-                    found += load_workloads(file, definition.name)
-            else:
-                found += self._lines_for(place, definition.name)
+        for file, shared in self._workload_files(definition):
+            found += self._lines_for(file, definition.name) if shared else load_workloads(file, definition.name)
         beside = path.with_name(_SOL_WORKLOADS)
         if not found and definition.form == 6 and beside.is_file():  # noqa: PLR2004 - SOL-ExecBench
             found += load_workloads(beside, definition.name)
         return found
+
+    def _workload_files(self, definition: Definition) -> Iterator[tuple[Path, bool]]:
+        """Yield the files in which workloads of a definition are looked for, and whether others' may be there too."""
+        for place in self.workload_paths:
+            if not place.is_dir():
+                yield place, True
+                continue
+            files = self._workload_index[place].get(definition.name, [])
+            home = [file for file in files if file.parent.name == definition.op_type]
+            yield from ((file, False) for file in home or files)
+
+    def workload_text(self, path: Path) -> str:
+        """Give the text of all files in which workloads of the definition in a file may be, without parsing any."""
+        value = self.load(path).value
+        files = [] if value is None else [file for file, _ in self._workload_files(value)]
+        texts = (read_text(file)[0] for file in [*files, path.with_name(_SOL_WORKLOADS)])
+        return "\n".join(filter(None, texts))
 
     def _lines_for(self, file: Path, name: str) -> list[Loaded[Workload]]:
         """Lines of a file that is for several definitions: those of others are left to the others."""

@@ -24,6 +24,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pytest-flashinfer"
 
 
+def solution_folder(solution: Solution) -> Path:
+    """Return the one folder in which a solution is built, and which alone its processes may write to."""
+    return cache_folder() / "solutions" / solution.digest[:32]
+
+
 def build_request(definition: Definition, solution: Solution, device: str, folder: Path) -> dict[str, Any]:
     """Return what a worker needs to build `solution`: its sources and the names of the tensors, nothing else."""
     return {
@@ -67,7 +72,7 @@ class Kernel:
         self.solution = solution
         self.timeout = timeout
         self.build_timeout = build_timeout
-        self.folder = cache_folder() / "solutions" / solution.digest[:32]
+        self.folder = solution_folder(solution)
         self.request = build_request(definition, solution, pool.device, self.folder)
         self.inplace = inplace_of(definition)
         self._worker: Worker | None = None

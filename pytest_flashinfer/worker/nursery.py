@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import socket
@@ -93,6 +94,12 @@ class Nursery:
         self._until(lambda: number in self._killed, _KILL_SECONDS)
         report = self._killed.pop(number)
         return self.events.get(number, report)
+
+    def has_ended(self, number: int) -> bool:
+        """Whether a worker is known to have ended; waits for nothing. Raises WorkerDied where the server is gone."""
+        while number not in self.events and select.select([self.channel], [], [], 0)[0]:
+            self.pump()
+        return number in self.events
 
     def pump(self) -> None:
         """Take in what the server has sent; raises WorkerDied where it is gone."""

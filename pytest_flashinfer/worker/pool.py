@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import allowed
+from pytest_flashinfer.worker.builds import Build, Builds
 from pytest_flashinfer.worker.client import Worker, private_folder
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.nursery import Nursery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 SOLVE = "pytest_flashinfer.worker.solve"
 _RETRY_SECONDS = (0.1, 0.5, 2.0)
@@ -47,6 +48,7 @@ class Pool:
         self._workers: list[Worker] = []
         self._warm: dict[str, Worker] = {}
         self._nursery = Nursery(device, self.env)
+        self.builds = Builds()
 
     def worker(self, handler: str = SOLVE, *, successor: bool = True) -> Worker:
         """Return a worker with the handler module imported; with `successor`, begin to prepare the next one like it.
@@ -71,10 +73,21 @@ class Pool:
             self._warm[handler] = self._fork(handler)
 
     def quiet(self) -> None:
-        """Wait until nothing is being prepared, so that no other process uses the card during a measurement."""
+        """Wait until nothing is being prepared, so that no other process uses the card during a measurement.
+
+        On the CPU, where the wall clock is read, builds ahead are waited for too.
+        """
+        if self.device == "cpu":
+            self.builds.wait()
         for worker in self._warm.values():
             if worker.alive:
                 worker.start()
+
+    def build_ahead(self, request: Mapping[str, Any], folder: Path, seconds: float) -> None:
+        """Begin to build what `request` describes in `folder`, for the cache only. Raises WorkerDied or OSError."""
+        policy = self._policy()
+        build = Build(self._nursery, next(self._numbers), policy, SOLVE, request, folder, seconds)
+        self.builds.running.append(build)
 
     def protections(self) -> dict[str, Any]:
         """Return what the sandbox achieves here; needs no solution."""
@@ -85,6 +98,7 @@ class Pool:
 
     def close(self) -> None:
         """Kill every worker and the fork-server."""
+        self.builds.close()
         for worker in self._workers:
             worker.close()
         self._workers.clear()
@@ -113,17 +127,19 @@ class Pool:
             raise WorkerDied(f"no fork-server can be started: {error}") from error
 
     def _fork_once(self, handler: str) -> Worker:
+        worker = Worker(self._nursery, next(self._numbers), self._policy(), handler, self.device)
+        self._workers = [known for known in self._workers if known.end != "closed"]
+        self._workers.append(worker)
+        return worker
+
+    def _policy(self) -> dict[str, Any]:
         search = self._nursery.wait_ready()
         if self.cache is not None:
             self.cache.mkdir(parents=True, exist_ok=True)
-        policy = {
+        return {
             "private": private_folder(),
             "read": allowed.readable(search, self._nursery.env, self.hidden),
             "write": [str(self.cache)] if self.cache is not None else [],
             "devices": allowed.devices(),
             "network": self.network,
         }
-        worker = Worker(self._nursery, next(self._numbers), policy, handler, self.device)
-        self._workers = [known for known in self._workers if known.end != "closed"]
-        self._workers.append(worker)
-        return worker

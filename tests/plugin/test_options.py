@@ -113,6 +113,7 @@ fib_require_gpu = false
 fib_traces = traces
 fib_resume = false
 fib_shard = 1/1
+fib_build_jobs = 2
 fib_results = results.jsonl
 fib_report = report.html
 fib_calls = data/calls.json

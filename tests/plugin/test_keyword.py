@@ -1,0 +1,90 @@
+"""-k decides about whole files where it can, and never differs from what pytest would have said."""
+
+import pytest
+
+from pytest_flashinfer.catalogue import Catalogue
+from pytest_flashinfer.keyword import Keyword, Names
+
+WORDS = [
+    "shift_h8",
+    "SHIFT_H8",
+    "not shift_h8",
+    "scale_add_h8 and test_schema",
+    "shift_h8 or n9",
+    "fast",
+    "not fast",
+    "ada and not triton",
+    "triton or scale_add",
+    "w_0009",
+    "w_00",
+    "0004",
+    "n9 and test_speed",
+    "n4-w_0004",
+    "correct[good",
+    "tensor",
+    "unheard_of_by_anybody",
+    "not unheard_of_by_anybody",
+    "(unheard_of_by_anybody or shift_h8) and not test_sizes",
+    "benchmark",
+    "pytestmark",
+    "parametrize",
+    "json",
+    "other",
+    "n",
+    "a and b or not c and d",
+    "a or b or c or d or e or f or g or h or i",
+    "tiny_model",
+]
+
+
+@pytest.fixture
+def two(repository):
+    repository.define(name="shift_h8", op_type="other", tags=["status:verified", "model:tiny"])
+    repository.sizes(4, 9, name="shift_h8", folder="other")
+    repository.solve("fast", of="shift_h8", author="ada", language="triton")
+    return repository
+
+
+@pytest.mark.parametrize("expression", WORDS)
+def test_the_same_items_as_without(two, collected, monkeypatch, expression):
+    found = collected("-k", expression)
+    monkeypatch.setattr(Keyword, "excludes", lambda *_: False)
+    assert found == collected("-k", expression)
+
+
+def test_only_the_workloads_of_what_is_chosen_are_read(two, collected, monkeypatch):
+    read = []
+    monkeypatch.setattr(Catalogue, "workloads", lambda self, path, definition: read.append(definition.name) or {})
+    collected("-k", "shift_h8 and not fast")
+    assert read == ["shift_h8"]
+
+
+def test_an_item_that_is_named_is_found_before_it_is_deselected(two, kernels):
+    result = kernels("definitions/other/shift_h8.json::test_schema", "-k", "scale_add_h8")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def pytest_itemcollected(item):\n    item.extra_keyword_matches.add('marked_by_hand')\n",
+        "import pytest\n@pytest.fixture(params=['marked_by_hand'])\ndef tolerance(request): pass\n",
+    ],
+    ids=["hook", "fixture"],
+)
+def test_names_that_a_conftest_gives_count(two, collected, pytester, text):
+    pytester.makeconftest(text)
+    assert collected("-k", "marked_by_hand")
+
+
+def test_every_piece_of_an_item_s_name_may_match():
+    names = Names(frozenset({"test_correct", "my_solution"}), ("n2", "batch"), lambda: '{"uuid": "W-é3f-9.zz"}')
+    for name in ("test_correct[my_solution-n24-batch7-W_3f_9.z]", "test_correct[my_solution1-n24-batch7-W_3f_9.z_12]"):
+        pieces = {name[start:end] for end in range(len(name) + 1) for start in range(end)}
+        assert not [piece for piece in pieces if not names.may_match(piece)]
+
+
+@pytest.mark.parametrize("word", ["my_solutions", "n2x", "batches", "z_w", "test_speed", "softmax", "gemm_n128", "ww3"])
+def test_what_is_in_no_name_cannot_match(word):
+    names = Names(frozenset({"test_correct", "my_solution"}), ("n2", "batch"), lambda: '{"uuid": "w-0001"}')
+    assert not names.may_match(word)
