@@ -91,7 +91,7 @@ def spread(values: Sequence[float], unit: float = 1.0, digits: int = 1) -> str:
 def show(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a Markdown table under a line that says what it is about."""
     widths = [max(len(str(row[column])) for row in (head, *rows)) for column in range(len(head))]
-    print(f"\n{title}\n")
+    print(f"\n{title}\n", flush=True)
     for row in (head, ["-" * width for width in widths], *rows):
         print("| " + " | ".join(f"{cell!s:<{width}}" for cell, width in zip(row, widths, strict=True)) + " |")
 
