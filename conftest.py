@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,8 @@ MLA_SCALE = (128 + 64) ** -0.5  # of the heads before compression, which no shap
 
 def pytest_configure(config: pytest.Config) -> None:
     """Search the sizes of each kernel for a moment: there are more than a hundred here, and CI has two cores."""
-    if getattr(config.option, "fib_solutions", None) and config.option.fib_seconds is None:
+    here = config.rootpath == Path(__file__).parent  # and not in a run elsewhere over these definitions
+    if here and getattr(config.option, "fib_solutions", None) and config.option.fib_seconds is None:
         config.option.fib_seconds = 0.3
 
 

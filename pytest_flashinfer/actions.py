@@ -87,7 +87,8 @@ def _failures(reporter: pytest.TerminalReporter) -> Iterator[github.Failure]:
             if PROPERTY in facts:
                 path, _, line = str(facts[PROPERTY]).rpartition(":")
                 about = f"{facts['fib_solution']} of {facts['fib_definition']}"
-                yield github.Failure(path, int(line), f"{facts.get('status') or outcome.upper()}: {about}", text)
+                what = facts.get("fib_gate") or facts.get("status") or outcome.upper()
+                yield github.Failure(path, int(line), f"{what}: {about}", text)
             elif faults and all(faults):  # of test_schema: each is about a line of its own
                 for fault in filter(None, faults):
                     yield github.Failure(fault[1], int(fault[2]), "a file is not valid", fault[3])

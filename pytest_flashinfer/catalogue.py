@@ -151,6 +151,12 @@ class Catalogue:
         if unknown:
             more = [f"and {len(unknown) - SHOWN} more"] if len(unknown) > SHOWN else []
             lines.append("\n".join(["solutions that are not run:", *map(str, unknown[:SHOWN]), *more]))
+        without, stray = self.dataset.stray_workloads()
+        if without and stray:
+            lines.append(
+                f"{len(without)} definitions have no workloads, and {len(stray)} files belong to no definition, as"
+                f" {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
+            )
         return lines
 
 

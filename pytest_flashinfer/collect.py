@@ -151,9 +151,16 @@ class KernelItem(pytest.Function):
             return self._shown(excinfo, str(excinfo.value))
         text = getattr(excinfo.value, "text", None)
         if callable(text):
-            again = replay(self.config, self.nodeid, self.config.stash[SESSION].options)
+            again = replay(self.config, self._address, self.config.stash[SESSION].options)
             return self._shown(excinfo, f"{text()}\n  replay: {again}")
         return super().repr_failure(excinfo)
+
+    @property
+    def _address(self) -> str:
+        """The id with a path that leads there from the current folder; pytest's own may start somewhere else."""
+        here = self.config.invocation_params.dir
+        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        return f"{path.as_posix()}::{self.name}"
 
     def _shown(self, excinfo: pytest.ExceptionInfo[BaseException], text: str) -> Any:
         """Return `text` as what pytest shows; its first line stands for it in the summary, and in junit."""

@@ -193,6 +193,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "HTML report of the run in one file, at the end (needs the extra `report`)",
         None,
         metavar="FILE",
+        replayed=False,
     ),
     Declaration(
         "calls",

@@ -116,6 +116,10 @@ class FlashInferPlugin:
             for text in self.session.catalogue.warnings():
                 session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
 
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Know whose exit code it is."""
+        self.session.running = session
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
         """Get ready to write trace lines."""
@@ -171,6 +175,8 @@ class FlashInferPlugin:
         notes.summary(terminalreporter)
         terminal.summary(terminalreporter)
         verdicts.summary(terminalreporter)
+        if self.tracer is not None and self.tracer.lost:
+            terminalreporter.write_line(self.session.lose(self.tracer.lost))
 
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""

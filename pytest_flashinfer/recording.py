@@ -108,21 +108,20 @@ class Records:
         results = results_of(terminalreporter)
         if target is not None:
             documents = benchmark.documents(results, self.session.device.name, self._agent_traces())
-            terminalreporter.write_line(_written(target, documents))
+            terminalreporter.write_line(self._written(target, documents))
         if self.calls:
             terminalreporter.write_sep("=", "models")
             for line in calls.lines(self.calls, results, self.session.catalogue.dataset.names):
                 terminalreporter.write_line(line)
 
+    def _written(self, target: Path, documents: list[dict[str, Any]]) -> str:
+        from pytest_flashinfer.report import benchmark
 
-def _written(target: Path, documents: list[dict[str, Any]]) -> str:
-    from pytest_flashinfer.report import benchmark
-
-    try:
-        benchmark.write(target, documents)
-    except OSError as error:
-        return f"--fib-results: {target} cannot be written: {error.strerror}"
-    return f"--fib-results: {len(documents)} benchmark result{'' if len(documents) == 1 else 's'} in {target}"
+        try:
+            benchmark.write(target, documents)
+        except OSError as error:
+            return self.session.lose(f"--fib-results: {target} cannot be written: {error.strerror}")
+        return f"--fib-results: {len(documents)} benchmark result{'' if len(documents) == 1 else 's'} in {target}"
 
 
 def _read_calls(path: Path) -> list[KernelCalls]:

@@ -42,7 +42,8 @@ class HtmlReport:
         try:
             size = page.write(self.target, report)
         except OSError as error:
-            terminalreporter.write_line(f"--fib-report: {self.target} cannot be written: {error.strerror}")
+            text = f"--fib-report: {self.target} cannot be written: {error.strerror}"
+            terminalreporter.write_line(self.session.lose(text))
             return
         terminalreporter.write_line(f"--fib-report: {self.target} ({size / 1e6:.1f} MB)")
 

@@ -176,8 +176,9 @@ class SizeSearch:
 
 
 def workload_line(definition: Definition, axes: Mapping[str, int], recipe: Recipe, values: Mapping[str, Any]) -> str:
-    """Return the line that replays a drawn case: its recipe makes the same inputs again."""
-    sizes = {name: size for name, size in axes.items() if name in definition.axes.keys() - definition.const_axes.keys()}
+    """Return the line that replays a drawn case: its recipe makes the same inputs again. One case has one line."""
+    free = definition.axes.keys() - definition.const_axes.keys()
+    sizes = {name: axes[name] for name in definition.axes if name in free and name in axes}
     record = recipe.to_json()
     name = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([definition.name, sizes, record], sort_keys=True))
     inputs = {key: _descriptor(values.get(key)) for key in definition.inputs if key not in recipe.absent}

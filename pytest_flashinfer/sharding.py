@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
@@ -25,9 +25,9 @@ class Shard:
         self.parts = parts
         self.left_out = 0
 
-    @pytest.hookimpl(tryfirst=True)
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep the items of this part."""
+        """Keep the items of this part, of those that are selected."""
         kept = set(self._kept(items))
         others = [item for item in items if item not in kept]
         if others:
@@ -42,10 +42,17 @@ class Shard:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Count a part without items as a success: there are more machines than solutions."""
-        controls_others = getattr(session.config.option, "dist", "no") != "no"
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and (self.left_out or controls_others):
+        """Count a part without items as a success where others have some: there are more machines than solutions."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["fib_left_out"] = self.left_out
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.left_out:
             session.exitstatus = pytest.ExitCode.OK
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Hear from a process of pytest-xdist what it left out: the one that controls others collects nothing."""
+        self.left_out += getattr(node, "workeroutput", {}).get("fib_left_out", 0)
 
     def pytest_report_header(self) -> str:
         """Say which part this is."""

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_flashinfer.data.model import Environment
 from pytest_flashinfer.report.traces import TraceWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from pytest_flashinfer.session import FibSession
 
 
 class Tracer:
-    """Writes the trace lines of one process into `folder`."""
+    """Writes the trace lines of one process into `folder`. Raises pytest.UsageError where nothing can be written there.
+
+    `lost` says why a line could not be written, or is empty.
+    """
 
     def __init__(self, folder: Path, session: FibSession) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise pytest.UsageError(f"--fib-traces: {folder} cannot be written: {error.strerror}") from error
+        self.lost = ""
         self.catalogue = session.catalogue
         self.writer = TraceWriter(folder, Environment(session.device.name, session.versions))
 
@@ -35,7 +43,11 @@ class Tracer:
         facts = dict(report.user_properties)
         timed = "latency_s" in facts  # also where a gate says that it is not fast enough
         solution = self.catalogue.solutions(definition)[params["solution"]].solution
-        self.writer.add(definition, workload, solution, facts, log=log, timed=timed)
+        try:
+            self.writer.add(definition, workload, solution, facts, log=log, timed=timed)
+        except OSError as error:  # what was measured is still told
+            where = error.filename or definition.name
+            self.lost = self.lost or f"--fib-traces: {where} cannot be written: {error.strerror}"
 
 
 def tracer_of(session: FibSession) -> Tracer | None:

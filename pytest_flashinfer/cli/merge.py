@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUMMARY = "summary.md"
+_FOREIGN = (ValueError, KeyError, TypeError, AttributeError, ET.ParseError)  # what reading another's file may end in
 
 
 class CannotMergeError(Exception):
@@ -35,10 +36,13 @@ def run(sources: Sequence[Path], target: Path, baseline: Path | None = None, lim
     written = {path: _joined(path, parts) for path, parts in files.items()}
     for path, text in written.items():
         _write(target / path, text)
-    results = [each for path in written if path.endswith(".xml") for each in junit.results(written[path])]
-    documents = [json.loads(text) for path, text in written.items() if path.endswith(".json")]
-    more = compared.block(earlier, documents) if (earlier := _read(baseline)) is not None else ""
-    text = markdown.summary(results, markdown.LIMIT if limit is None else limit, [more] if more else [])
+    try:
+        results = [each for path in written if path.endswith(".xml") for each in junit.results(written[path])]
+        documents = [json.loads(text) for path, text in written.items() if path.endswith(".json")]
+        more = compared.block(earlier, documents) if (earlier := _read(baseline)) is not None else ""
+        text = markdown.summary(results, markdown.LIMIT if limit is None else limit, [more] if more else [])
+    except _FOREIGN as error:
+        raise CannotMergeError(f"no summary: not what this package writes: {printable(repr(error))}") from error
     if text:
         _write(target / SUMMARY, text)
     sys.stdout.write(f"{len(written)} files of {len(sources)} parts, {len(results)} results of solutions: {target}\n")
@@ -58,6 +62,9 @@ def _read(baseline: Path | None) -> dict[str, Any] | None:
 def _files(sources: Iterable[Path], target: Path) -> dict[str, list[Path]]:
     """Sort what the parts left by relative path; files of other kinds are left where they are."""
     found: dict[str, list[Path]] = defaultdict(list)
+    sources = list(sources)
+    if len({source.resolve() for source in sources}) < len(sources):
+        raise CannotMergeError(f"{', '.join(map(str, sources))}: the same folder twice; each is a part of its own")
     for source in sources:
         if not source.is_dir():
             raise CannotMergeError(f"{source}: no folder; name the folders that the parts left")
@@ -74,12 +81,12 @@ def _joined(name: str, parts: Sequence[Path]) -> str:
     join = _JOIN[parts[0].suffix]
     try:
         return join(parts)
-    except (ValueError, KeyError, TypeError, AttributeError, ET.ParseError) as error:
+    except _FOREIGN as error:
         raise CannotMergeError(f"{name}: {printable(str(error))} (in one of {len(parts)} parts)") from error
 
 
 def _lines(parts: Sequence[Path]) -> str:
-    lines = [line for path in parts for line in path.read_text("utf-8").splitlines() if line.strip()]
+    lines = [line for path in parts for line in path.read_text("utf-8").split("\n") if line.strip()]
     return "".join(f"{line}\n" for line in dict.fromkeys(lines))
 
 

@@ -95,6 +95,14 @@ class DataSet:
             home = [file for file in files if file.parent.name == definition.op_type]
             yield from ((file, False) for file in home or files)
 
+    def stray_workloads(self) -> tuple[list[str], list[Path]]:
+        """Give the definitions without a workload file, and the files in workload folders that none is named after."""
+        indices = self._workload_index.values()
+        files = [file for index in indices for name, found in index.items() if name not in self.names for file in found]
+        named = {name for index in indices for name in index}
+        shared = any(not place.is_dir() for place in self.workload_paths)
+        return [] if shared else sorted(self.names.keys() - named), sorted(files)
+
     def workload_text(self, path: Path) -> str:
         """Give the text of all files in which workloads of the definition in a file may be, without parsing any."""
         value = self.load(path).value

@@ -46,7 +46,7 @@ class Fault:
         object.__setattr__(self, "message", printable(self.message))
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)
+        place = ":".join(printable(str(part)) for part in (self.path, self.line, self.column) if part is not None)
         return ": ".join(part for part in (place, self.where, self.message) if part)
 
 

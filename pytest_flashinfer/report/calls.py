@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.data.faults import printable
 from pytest_flashinfer.report.benchmark import mean
 from pytest_flashinfer.report.table import duration
 
@@ -108,7 +109,7 @@ def lines(records: Sequence[KernelCalls], results: Sequence[Result], definitions
     """Yield the lines of a table for each record."""
     measured = latencies(results)
     for calls in records:
-        yield from _lines(weigh(calls, measured, definitions))
+        yield from map(printable, _lines(weigh(calls, measured, definitions)))
 
 
 def _lines(weighed: Weighed) -> Iterator[str]:

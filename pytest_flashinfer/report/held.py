@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.load import load_traces
+from pytest_flashinfer.data.faults import Fault
+from pytest_flashinfer.data.traces import stream_traces
 from pytest_flashinfer.report.traces import DIGESTS, VERDICT, digests
 
 if TYPE_CHECKING:
@@ -51,15 +52,17 @@ class Held:
 
 
 class HeldTraces:
-    """The evaluations in a file of traces, by solution and workload; lines that cannot be read count for nothing."""
+    """The evaluations in a file of traces, by solution and workload; lines that cannot be read count for nothing.
+
+    A line's number counts those that are not blank.
+    """
 
     def __init__(self, path: Path, environment: Environment) -> None:
         self.path, self.environment = path, environment
         self._held: dict[tuple[str, str], list[tuple[int, Trace]]] = {}
-        for loaded in load_traces(path) if path.is_file() else ():
-            trace = loaded.value
-            if trace is not None and trace.solution is not None and trace.evaluation is not None:
-                self._held.setdefault((trace.solution, trace.workload.uuid), []).append((loaded.line, trace))
+        for line, trace in enumerate(stream_traces(path) if path.is_file() else (), 1):
+            if not isinstance(trace, Fault) and trace.solution is not None and trace.evaluation is not None:
+                self._held.setdefault((trace.solution, trace.workload.uuid), []).append((line, trace))
 
     def find(self, definition: Definition, workload: Workload, solution: Solution) -> Held | None:
         """Return the last evaluation of the same content under the same conditions, or `None`."""

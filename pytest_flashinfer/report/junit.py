@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
-_NUMBERS = ("latency_s", "speedup", "roofline", "bound_share", "reference_s", "max_abs")
+_NUMBERS = ("latency_s", "speedup", "roofline_s", "roofline_share", "bound_share", "reference_s", "max_abs")
 
 
 def results(text: str) -> Iterator[Result]:

@@ -110,3 +110,34 @@ def test_a_folder_with_nothing_in_it(tmp_path, capsys):
     assert merge(tmp_path, "-o", tmp_path / "merged") == 2
     assert "no .jsonl, .json or .xml file" in capsys.readouterr().err
     assert merge(tmp_path / "none", "-o", tmp_path / "merged") == 2
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\u0085", "\x0c"])
+def test_what_a_kernel_prints_breaks_no_line(tmp_path, end):
+    folder = part(tmp_path / "1", "good")
+    (folder / "traces/op/d.jsonl").write_text(f'{{"log": "a{end}b"}}\n', encoding="utf-8")
+    assert merge(folder, "-o", tmp_path / "merged") == 0
+    assert (tmp_path / "merged/traces/op/d.jsonl").read_text("utf-8") == f'{{"log": "a{end}b"}}\n'
+
+
+def test_shares_of_a_card_are_read_as_numbers(tmp_path):
+    folder = part(tmp_path / "1", "good")
+    share = '<property name="roofline_s" value="0.001"/><property name="roofline_share" value="0.5"/></properties>'
+    text = (folder / "kernels.xml").read_text().replace("</properties>", share)
+    (folder / "kernels.xml").write_text(text)
+    assert merge(folder, "-o", tmp_path / "merged") == 0
+    assert "50%" in (tmp_path / "merged/summary.md").read_text()
+
+
+@pytest.mark.parametrize(("old", "new"), [('value="2.0"', 'value="much"'), ('name="fib_definition"', 'name="other"')])
+def test_a_report_that_another_tool_wrote_is_one_line(tmp_path, capsys, old, new):
+    folder = part(tmp_path / "1", "good")
+    (folder / "kernels.xml").write_text((folder / "kernels.xml").read_text().replace(old, new))
+    assert merge(folder, "-o", tmp_path / "merged") == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_same_part_twice_is_refused(tmp_path, capsys):
+    folder = part(tmp_path / "1", "good")
+    assert merge(folder, folder, "-o", tmp_path / "merged") == 2
+    assert "the same folder twice" in capsys.readouterr().err

@@ -105,3 +105,12 @@ def test_solutions_of_unknown_definitions_are_said_once(repository):
     assert first == "solutions that are not run:"
     assert "did you mean 'scale_add_h8'" in nearest
     assert last == "and 4 more"
+
+
+def test_workloads_that_belong_to_nothing_are_said_where_a_definition_has_none(repository):
+    repository.solve("v1")
+    file = next((repository.root / "workloads").rglob("*.jsonl"))
+    file.rename(file.with_name("cases.jsonl"))
+    [text] = catalogue(repository.root).warnings()
+    assert text.startswith("1 definitions have no workloads, and 1 files belong to no definition")
+    assert "cases.jsonl: name a file after the definition, as scale_add_h8.jsonl" in text

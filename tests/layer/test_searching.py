@@ -74,7 +74,7 @@ def test_a_line_is_one_line_of_plain_json_and_its_uuid_follows_from_the_case():
         "z": {"type": "random"},
         "scale": {"type": "scalar", "value": 2.0},
     }
-    assert line(3) == line(3)
+    assert line(3) == line(3) == workload_line(ROWS, {"h": 8, "m": 1, "n": 3}, Recipe(7), {"scale": 2.0})
     uuids = {json.loads(text)["workload"]["uuid"] for text in (line(3), line(4), line(3, family="tiny"))}
     assert len(uuids) == 3
 

@@ -193,6 +193,19 @@ def test_the_replay_of_a_failure_has_every_option_that_was_given(pytester, repos
     assert error == [line for line in again.outlines if line.startswith("INCORRECT_NUMERICAL")], "the same inputs"
 
 
+def test_a_failure_is_replayed_from_where_it_was_seen(pytester, repository, kernels):
+    """Its path leads there from the current folder, wherever pytest thinks that its root is."""
+    repository.solve("good", "def run(x, w):\n    return x\n")
+    elsewhere = pytester.mkdir("elsewhere")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(elsewhere)
+        places = [f"--fib-{name}=../{name}" for name in ("definitions", "solutions", "workloads")]
+        result = pytester.runpytest_inprocess(*places, "--fib-device=cpu", "-k", "test_correct")
+        [line] = [line for line in result.outlines if line.strip().startswith("replay: ")]
+        again = pytester.runpytest_inprocess(*shlex.split(line.partition("replay: ")[2])[1:])
+    again.assert_outcomes(failed=1)
+
+
 def test_a_failure_takes_one_line_of_the_summary_in_ci_as_well(repository, kernels, monkeypatch):
     """There pytest cuts nothing, and a message of ten lines would stand there again."""
     monkeypatch.setenv("CI", "true")

@@ -53,7 +53,7 @@ def test_a_solution_that_was_not_timed_has_no_time(repository):
 def test_a_place_that_cannot_be_written_is_one_line(repository):
     repository.write("taken", "a file")
     done = repository.run("-k", "test_correct", "--fib-results=taken/results.jsonl")
-    assert done.code == 0
+    assert done.code == 1, "what was asked for is not there"
     assert "--fib-results: " in done.output
     assert "cannot be written" in done.output
 

@@ -50,6 +50,16 @@ def test_more_parts_than_solutions_is_no_error(repository, pytester):
     assert sum(passed for _, passed in codes.values()) == 1
 
 
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two"])
+def test_a_selection_of_nothing_is_no_success_in_any_part(many, more):
+    assert many.run("--fib-shard=1/2", "-k", "typo", *more).code == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_part_without_items_is_a_success_in_two_processes_as_well(repository):
+    codes = [repository.run(f"--fib-shard={part}/2", "-k", "test_schema", "-n2").code for part in (1, 2)]
+    assert codes == [0, 0]
+
+
 def test_the_parts_of_a_run_are_put_together(many):
     for part in (1, 2):
         folder = f"parts/{part}"

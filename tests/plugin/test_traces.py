@@ -93,3 +93,18 @@ def test_nothing_is_written_unasked(repository):
     repository.run("-k", "test_speed")
     assert not list(repository.root.glob("**/*.jsonl.*"))
     assert [path.parts[-3] for path in repository.root.glob("**/scale_add_h8.jsonl")] == ["workloads"]
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_runs(repository):
+    repository.write("taken", "a file")
+    done = repository.run("--fib-traces=taken", "-k", "test_speed")
+    assert done.code == 4
+    assert f"--fib-traces: {repository.root}/taken cannot be written: File exists" in done.output
+
+
+def test_a_line_that_cannot_be_written_costs_no_result(repository):
+    (repository.root / "traces/elementwise/scale_add_h8.jsonl").mkdir(parents=True)
+    done = repository.run("--fib-traces=traces", "-k", "test_speed")
+    assert done["test_speed[good"].outcome == "passed"
+    assert done.code == 1
+    assert "scale_add_h8.jsonl cannot be written: Is a directory" in done.output
