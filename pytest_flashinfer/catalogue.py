@@ -76,6 +76,10 @@ class Catalogue:
                 )
         return dict(sorted(entries.items()))
 
+    def broken(self, definition: Definition) -> set[str]:
+        """Return the names of files that would be solutions of a definition, could they be read."""
+        return {loaded.path.stem for loaded in self.dataset.solutions_for(definition.name) if loaded.value is None}
+
     def workloads(self, path: Path, definition: Definition) -> dict[str, Workload]:
         """Return the valid workloads in scope by uuid, in the order of their sizes.
 

@@ -56,6 +56,7 @@ class DefinitionFile(pytest.Module):
         found |= {"pytestmark", "benchmark", "definition", "solution"}
         for key, entry in self.solutions.items():
             found |= {slug(key), entry.solution.author, entry.solution.language}
+        found |= self.config.stash[SESSION].catalogue.broken(definition)
         dataset = self.config.stash[SESSION].catalogue.dataset
         axes = tuple(map(slug, definition.var_axes))
         return Names(frozenset(found), axes, lambda: dataset.workload_text(self.path))
@@ -71,6 +72,8 @@ class DefinitionFile(pytest.Module):
             return  # pytest would make a skipped item of an empty parameter set; there is nothing to run here
         for item in super()._genfunctions(name, funcobj):
             item.__class__ = KernelItem  # pytest builds the items of a module itself and takes no item class
+            if name == "test_schema" and self.definition is not None:  # -k with the name of a broken file finds why
+                item.extra_keyword_matches.update(self.config.stash[SESSION].catalogue.broken(self.definition))
             if "solution" in wanted:
                 solution = self.solutions[str(item.callspec.params["solution"])].solution
                 item.extra_keyword_matches.update((solution.author, solution.language))

@@ -38,3 +38,6 @@ def test_a_file_that_is_no_python_fails_the_definition_that_it_names(repository)
     done = repository.run("-k", "test_schema")
     assert done.code == 1
     assert "solutions/mine.py:5: not Python: '(' was never closed" in done["test_schema"].text
+    done = repository.run("-k", "mine")
+    assert done.code == 1, "its name finds the check that says why"
+    assert [case.name for case in done.cases] == ["test_schema"]
