@@ -200,3 +200,13 @@ def test_a_reader_that_leaves_is_no_error():
     command = f"{sys.executable} -m pytest_flashinfer schema definition | head -c 10"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_name_cannot_end_the_line_that_tells_of_it(tmp_path, capsys):
+    """GitHub's runner would take what follows for a command."""
+    (tmp_path / "a\n::error::x\x1b[2J.json").write_text('{"x":')
+    assert main(["validate", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert "a\\n::error::x\\x1b[2J.json:1" in told
+    assert not [line for line in told.splitlines() if line.startswith("::")]
+    assert "\x1b" not in told
