@@ -79,7 +79,7 @@ def test_under_xdist_one_process_writes_it(repository):
 def test_a_place_that_cannot_be_written_is_one_line(repository):
     repository.write("taken", "a file")
     done = repository.run("-k", "test_correct", "--fib-report=taken/report.html")
-    assert done.code == 0
+    assert done.code == 1
     assert "cannot be written" in done.output
 
 
