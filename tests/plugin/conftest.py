@@ -108,3 +108,12 @@ def collected(kernels):
         return [line for line in result.outlines if "::" in line]
 
     return node_ids
+
+
+@pytest.fixture
+def two(repository):
+    """Two definitions of different kinds, the second with a tag, with solutions of two authors."""
+    repository.define(name="shift_h8", op_type="other", tags=["status:verified", "model:tiny"])
+    repository.sizes(4, 9, name="shift_h8", folder="other")
+    repository.solve("fast", of="shift_h8", author="ada", language="triton")
+    return repository

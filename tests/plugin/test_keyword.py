@@ -37,14 +37,6 @@ WORDS = [
 ]
 
 
-@pytest.fixture
-def two(repository):
-    repository.define(name="shift_h8", op_type="other", tags=["status:verified", "model:tiny"])
-    repository.sizes(4, 9, name="shift_h8", folder="other")
-    repository.solve("fast", of="shift_h8", author="ada", language="triton")
-    return repository
-
-
 @pytest.mark.parametrize("expression", WORDS)
 def test_the_same_items_as_without(two, collected, monkeypatch, expression):
     found = collected("-k", expression)

@@ -3,15 +3,6 @@
 import pytest
 
 
-@pytest.fixture
-def two(repository):
-    """Two definitions of different kinds, the second with a tag, with solutions of two authors."""
-    repository.define(name="shift_h8", op_type="other", tags=["status:verified", "model:tiny"])
-    repository.sizes(4, 9, name="shift_h8", folder="other")
-    repository.solve("fast", of="shift_h8", author="ada", language="triton")
-    return repository
-
-
 def definitions(items):
     return {item.partition("::")[0].rpartition("/")[2].removesuffix(".json") for item in items}
 
