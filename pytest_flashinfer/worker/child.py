@@ -133,9 +133,11 @@ class Worker:
         return {}
 
     def do_call(self, message: Message, _fds: list[int]) -> Message:
-        """Pass a request to the handler."""
+        """Pass a request to the handler; what it wrote into the arena is there when the answer leaves."""
         assert self.handler is not None
         result: Message = self.handler.call(self.kernel, message["request"], self.memory)
+        if self.device != "cpu":
+            cudart.synchronize()
         return result
 
 

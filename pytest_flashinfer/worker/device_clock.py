@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 _CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
 _DEFAULT_RATE = 1_500_000
 _STEPS = 1 << 14  # marks are memsets that differ in size by 4 bytes; this many sizes are in use
-_FIRST_HEAD_START = 30e-6  # seconds; until the first call of a batch has shown how long its host side takes
+_FIRST_HEAD_START = 30e-6  # seconds; until the first call has shown how long its host side takes
 _MOST_HEAD_START = 500e-6
 _AHEAD, _MARGIN = 1.5, 5e-6  # the head start is this much longer than the host's part took
+_FADING = 0.8  # a slow call's share in the next head starts: one that is too short puts the host's pace into the span
 _NULL = 1e-6  # what a kernel that does nothing takes; events around it read some 2.5 us more
 _RATE, _OFFSET = 0.2, 3e-6  # by how much CUPTI and events may differ about one call: a share, and seconds
 
@@ -80,7 +81,7 @@ class DeviceClock:
         flush, event = card.elapsed(0, 1), card.elapsed(1, 2)
         busy = max(wall * 1e-9 - flush - spun, 0.0)
         taken = _Taken(mark, host * 1e-9, event, busy)
-        self._host = min(self._host, taken.host_seconds) if self._taken else taken.host_seconds
+        self._host = max(taken.host_seconds, _FADING * self._host)
         self._taken.append(taken)
 
     def read(self) -> list[Span]:
