@@ -69,7 +69,7 @@ class DeviceClock:
         card, now = self._card, self._now
         mark = card.new_mark(cold=self._cold)
         card.l2.release_persisting()
-        spun = self._head_start(mark)
+        self._head_start(mark)
         start = now()
         yield
         host = now() - start
@@ -78,8 +78,8 @@ class DeviceClock:
         card.synchronize()
         wall = now() - start
         card.mark(mark.closed)
-        flush, event = card.elapsed(0, 1), card.elapsed(1, 2)
-        busy = max(wall * 1e-9 - flush - spun, 0.0)
+        ahead, event = card.elapsed(0, 1), card.elapsed(1, 2)  # how long a spin takes depends on the card's clocks
+        busy = max(wall * 1e-9 - ahead, 0.0)
         taken = _Taken(mark, host * 1e-9, event, busy)
         self._host = max(taken.host_seconds, _FADING * self._host)
         self._taken.append(taken)
@@ -138,17 +138,16 @@ class DeviceClock:
             cupti.tracer().disarm()
         self._armed = False
 
-    def _head_start(self, mark: Mark) -> float:
-        """Enqueue what keeps the device busy until the call is enqueued; returns the seconds of it spent spinning."""
+    def _head_start(self, mark: Mark) -> None:
+        """Enqueue what keeps the device busy until the call is enqueued."""
         card = self._card
+        card.record(card.events[0])
         flush = card.flush_seconds if self._cold else 0.0
         spun = max(min(_AHEAD * self._host + _MARGIN, _MOST_HEAD_START) - flush, 0.0)
         if spun:
             card.spin(spun)
-        card.record(card.events[0])
         card.mark(mark.before)
         card.record(card.events[1])
-        return spun
 
 
 def _apart(taken: _Taken, activity: Activity | None) -> bool:

@@ -24,7 +24,7 @@ class Card:
         self.events, self.times = (0, 1, 2), [0, 0, 0]
         self._serial = 0
         self.now, self.busy_until, self.calls = 0, 0, 0
-        self.records, self.spun = [], []
+        self.records, self.spun, self.slowness = [], [], 1
 
     def work(self, name, nanoseconds, size=0, value=-1):
         self.calls += 1
@@ -42,7 +42,7 @@ class Card:
 
     def spin(self, seconds):
         self.spun.append(seconds)
-        self.work("spin", int(seconds * 1e9))
+        self.work("spin", int(self.slowness * seconds * 1e9))
 
     def record(self, event):
         self.times[event] = self.now + GAP // 2
@@ -122,6 +122,26 @@ def test_the_head_start_grows_with_the_host_part_of_a_call_and_is_bounded(card, 
     ticks = iter(range(0, 10**12, 10_000_000))
     taken(clock, lambda: card.work("k", 1000))
     assert card.spun[-1] == pytest.approx(500e-6)
+
+
+def test_a_slow_call_keeps_the_next_head_starts_long(card, monkeypatch):
+    clock = DeviceClock("cuda:0", "warm")
+    steps = iter([100_000, 10_000, 10_000])
+    times = iter(sum(([at, at + step, at + step] for at, step in zip((0, 10**9, 2 * 10**9), steps, strict=True)), []))
+    monkeypatch.setattr(clock, "_now", lambda: next(times))
+    taken(clock, lambda: card.work("k", 1000))
+    assert card.spun == pytest.approx([1.5 * 30e-6 + 5e-6, 155e-6, 1.5 * 80e-6 + 5e-6])
+
+
+@pytest.mark.parametrize("slowness", [1, 3])
+def test_a_head_start_that_takes_longer_than_asked_is_not_the_call_s_time(card, monkeypatch, slowness):
+    clock = DeviceClock("cuda:0", "warm")
+    ticks = iter(range(0, 10**12, 500_000))
+    monkeypatch.setattr(clock, "_now", lambda: next(ticks))
+    card.slowness = slowness
+    (span,) = taken(clock, lambda: card.work("k", 1000), launches=1)
+    ahead = slowness * card.spun[0] + 2 * GAP * 1e-9 + 700e-9
+    assert span.wall_seconds == pytest.approx(1e-3 - ahead, abs=2e-9)
 
 
 def test_a_stream_that_the_caller_does_not_wait_for_is_late(card):
