@@ -139,9 +139,13 @@ class KernelItem(pytest.Function):
         """
         from pytest_flashinfer.inputs.errors import InputsError, Unbound
         from pytest_flashinfer.judge.answers import NoReference, ReferenceFailed
+        from pytest_flashinfer.worker.lock import LockedOut
 
         try:
-            super().runtest()
+            with self.config.stash[SESSION].turns.working():
+                super().runtest()
+        except LockedOut as error:
+            pytest.skip(f"not run: {error}")
         except (InputsError, ReferenceFailed) as error:
             kind = "reference fails" if isinstance(error, ReferenceFailed) else "no inputs"
             if "solution" in self.fixturenames or isinstance(error, (NoReference, Unbound)):

@@ -58,16 +58,20 @@ class Kept:
 
     def __init__(self, limit: int = 1 << 28) -> None:
         self.limit = limit
-        self._values: OrderedDict[Hashable, Mapping[str, Any]] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Mapping[str, Any], int]] = OrderedDict()
+        self._bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return what is kept under `key`, made if need be. Nobody may write to the tensors."""
         if key not in self._values:
-            self._values[key] = make()
+            made = make()
+            self._values[key] = made, _bytes(made)
+            self._bytes += self._values[key][1]
         self._values.move_to_end(key)
-        while len(self._values) > 1 and sum(map(_bytes, self._values.values())) > self.limit:
-            self._values.popitem(last=False)
-        return self._values[key]
+        while len(self._values) > 1 and self._bytes > self.limit:
+            _, (_, dropped) = self._values.popitem(last=False)
+            self._bytes -= dropped
+        return self._values[key][0]
 
 
 def _bytes(values: Mapping[str, Any]) -> int:

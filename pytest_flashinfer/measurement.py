@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median, stdev
 from typing import TYPE_CHECKING, Any, cast
 
-from pytest_flashinfer.worker.timing import disagreement, steady
+from pytest_flashinfer.worker.timing import disagreement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from pytest_flashinfer.making import Cases
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
+    from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.clock import Span
     from pytest_flashinfer.worker.runner import Cache, RunResult
 
 ROUNDS = {"cpu": 5, "cuda": 10}
 LARGE_BYTES = 1 << 28  # inputs above this size are timed in fewer rounds: each has an output to keep and to judge
 LARGE_ROUNDS = 4
-SLOW = 0.1  # seconds of a call on the CPU, as an interpreted kernel takes, above which a single round must do
-SLOW_ROUNDS = 1
-_WARM_BATCHES, _WARM_CALLS = 4, 2  # calls ahead of the measurement: until two batches agree, no more than these
+SLOW = {"cpu": 0.1, "cuda": 5e-3}  # seconds of a call above which fewer rounds must do: an interpreted kernel's, say
+SLOW_ROUNDS = {"cpu": 1, "cuda": 4}
 _CLOCKS = {"cupti": "device (CUPTI)", "events": "device (CUDA events)", "wall": "wall clock"}
 
 
@@ -100,47 +100,32 @@ class Measurement:
 
 
 def measure(session: FibSession, kernel: UnderTest, cases: Cases, workload: Workload) -> Measurement:
-    """Call once untimed, then until the times have settled, then once for each round with new inputs.
+    """Call untimed, then until the times have settled, then once for each round with new inputs.
 
-    The number of rounds is fixed before. Where calls take long on the CPU an earlier one on the workload is warm-up
-    enough. Nobody else of this host times anything on the card meanwhile.
-    Raises LockedOut where the card does not become free.
+    The number of rounds is fixed before, by the size of the inputs and by how long a call took earlier. Where calls
+    take long on the CPU an earlier one on the workload is warm-up enough. Nothing else that this plugin runs on this
+    host is on the card meanwhile. Raises LockedOut where the card does not become free.
     """
-    from pytest_flashinfer.worker.lock import card_lock
-
-    first = cases.first(workload)
-    slow = session.device.kind == "cpu" and kernel.took.get(workload.uuid, 0.0) > SLOW
-    warm = () if slow else tuple(kernel.run([first]))
+    first, device = cases.first(workload), session.device
+    warm = _ahead(kernel, first, workload.uuid, device.kind)
     if warm and warm[-1].error is not None:
         return Measurement(warm)
-    device, cache = session.device, cast("Cache", session.options.cache)
+    slow = kernel.took.get(workload.uuid, 0.0) > SLOW[device.kind]
     rounds = LARGE_ROUNDS if first.nbytes > LARGE_BYTES else ROUNDS[device.kind]
-    if device.kind == "cpu" and kernel.took.get(workload.uuid, 0.0) > SLOW:
-        rounds = SLOW_ROUNDS
-    timed = list(cases.timed(workload, rounds))
+    timed = list(cases.timed(workload, SLOW_ROUNDS[device.kind] if slow else rounds))
+    cache = cast("Cache", session.options.cache)
     with ExitStack() as held:
         with session.progress.doing("waiting for the card"):
             session.pool.quiet()
-            waited = held.enter_context(card_lock(device.uuid or device.kind))
+            waited = held.enter_context(session.turns.alone())
         facts = held.enter_context(session.watch.throttling())
-        if device.kind == "cuda":
-            ahead = settle(kernel, [first] * _WARM_CALLS, cache)
-            if ahead[-1].error is not None:
-                return Measurement((*warm, *ahead))
-        calls = tuple(kernel.run(timed, cache=cache))
+        calls = tuple(kernel.run(timed, cache=cache, warm=first if device.kind == "cuda" else None))
     return Measurement(warm, calls, facts, waited)
 
 
-def settle(kernel: UnderTest, cases: list[Any], cache: Cache) -> list[Call]:
-    """Call until two batches in a row took the same time, a few at most; returns the last batch."""
-    earlier, calls = float("inf"), []
-    for _ in range(_WARM_BATCHES):
-        calls = kernel.run(cases, cache=cache)
-        spans = [call.result.span for call in calls if call.result is not None and call.result.span is not None]
-        if calls[-1].error is not None or not spans:
-            break
-        now = median(span.seconds for span in spans)
-        if steady(earlier, now):
-            break
-        earlier = now
-    return calls
+def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, ...]:
+    """Call untimed, and once more where nobody knows yet how long a call takes once all is loaded."""
+    known = uuid in kernel.took
+    if kind == "cpu":
+        return () if kernel.took.get(uuid, 0.0) > SLOW[kind] else tuple(kernel.run([case]))
+    return tuple(kernel.run([case] if known else [case, case]))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.making import Kept
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
+    from pytest_flashinfer.worker.turns import Turns
 
 
 class FibSession:
@@ -100,7 +101,7 @@ class FibSession:
         """The inputs of listed workloads, made once for all solutions."""
         from pytest_flashinfer.making import Kept
 
-        return Kept()
+        return Kept(max(1 << 28, self.device.memory // 64) if self.device.kind == "cuda" else 1 << 28)
 
     @property
     def pool(self) -> Pool:
@@ -112,8 +113,22 @@ class FibSession:
 
             sandbox.hide_process()
             hidden = [*self.options.definitions, *self.options.solutions, *self.options.workloads]
-            self._pool = Pool(str(self.device), [*hidden, self.config.rootpath], cache_folder())
+            folders = [*hidden, self.config.rootpath]
+            self._pool = Pool(str(self.device), folders, cache_folder(), turns=self.turns)
         return self._pool
+
+    @cached_property
+    def turns(self) -> Turns:
+        """This process's turns on the device. On the CPU only timing takes any: its cores are everybody's."""
+        from pytest_flashinfer.worker.turns import Turns
+
+        settle = self._settle if self.device.kind == "cuda" else None
+        return Turns(self.device.uuid or self.device.kind, settle)
+
+    def _settle(self) -> None:
+        import torch
+
+        torch.cuda.synchronize(str(self.device))
 
     @cached_property
     def judge(self) -> Pool:
@@ -145,8 +160,14 @@ class FibSession:
         """Return the truths of a definition's cases."""
         from pytest_flashinfer.judge.answers import Answers
 
-        budget = (1 << 30) if self.device.kind == "cpu" else max(1 << 30, self.device.memory // 16)
-        return Answers(self.judge, definition, timeout=max(120.0, self.options.timeout), budget=budget)
+        memory = self.device.memory if self.device.kind == "cuda" else 0
+        return Answers(
+            self.judge,
+            definition,
+            timeout=max(120.0, self.options.timeout),
+            budget=max(1 << 30, memory // 16),
+            keep=max(1 << 28, memory // 32),  # the truths of all small workloads: each is found once for all solutions
+        )
 
     def reference_kernel(self, definition: Definition) -> UnderTest:
         """Return the reference as a solution, so that it is timed in the very same way."""
@@ -191,13 +212,13 @@ class FibSession:
             return None
         from pytest_flashinfer.judge.cards import known
         from pytest_flashinfer.judge.probing import measured
-        from pytest_flashinfer.worker.lock import LockedOut, card_lock
+        from pytest_flashinfer.worker.lock import LockedOut
 
         listed = known(self.device.name)
         if listed is not None:
             return listed
         try:
-            with card_lock(self.device.uuid):
+            with self.turns.alone():
                 return measured(self.pool)
         except LockedOut:
             return None
@@ -229,6 +250,7 @@ class FibSession:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+        self.turns.close()
 
 
 def _version(distribution: str) -> str:

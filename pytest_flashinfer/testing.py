@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class UnderTest:
     """Calls one solution in its own process; `log` is what it printed since it was last taken.
 
-    `took` holds, by the uuid of a listed workload, how long the latest call on it kept the host, in seconds.
+    `took` holds, by the uuid of a listed workload, how long the latest call on it took, in seconds.
     """
 
     def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
@@ -35,8 +35,10 @@ class UnderTest:
         """The solution as it was read."""
         return self.kernel.solution
 
-    def run(self, cases: Iterable[Case], *, cache: Cache | None = None) -> list[Call]:
+    def run(self, cases: Iterable[Case], *, cache: Cache | None = None, warm: Case | None = None) -> list[Call]:
         """Call once for each case, all of one shape, in this order and on the same storage.
+
+        With `cache` the calls are timed, with `warm` after a number of calls on that case whose results do not matter.
 
         A call that raised, crashed or hung ends the list and carries its error. Raises Failed where the solution
         does not build.
@@ -45,12 +47,12 @@ class UnderTest:
         calls: list[Call] = []
         try:
             self._build()
-            for result in self.kernel.calls(todo, cache=cache):
+            for result in self.kernel.calls(todo, cache=cache, warm=warm):
                 case = todo[len(calls)]
                 calls.append(Call(case, result))
                 self.log += result.log
                 if case.workload is not None:
-                    self.took[case.workload.uuid] = result.host_seconds
+                    self.took[case.workload.uuid] = result.round_trip
         except BuildFailed as error:
             raise Failed(decide(error=error), log=error.log) from error
         except WorkerError as error:

@@ -44,10 +44,11 @@ class ModuleAbsent(InputsError):  # noqa: N818 - says what happened
 class Answers:
     """Truths by case. The reference's worker is started when first needed and anew when it dies.
 
-    `timeout` in seconds for one answer, `budget` in bytes for the wide copies that the oracle makes of a case.
+    `timeout` in seconds for one answer, `budget` in bytes for the wide copies that the oracle makes of a case, `keep`
+    in bytes for truths that the next solution may ask for again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but three have defaults
         self,
         pool: Pool,
         definition: Definition,
@@ -55,10 +56,12 @@ class Answers:
         timeout: float,
         operands: str = "working",
         budget: int | None = None,
+        keep: int = KEPT_BYTES,
     ) -> None:
         self.pool = pool
         self.definition = definition
         self.timeout = timeout
+        self.keep = keep
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self._oracle: Oracle | None = None
         self._broken: BuildFailed | None = None
@@ -93,7 +96,7 @@ class Answers:
     def _keep(self, key: tuple[Any, ...], found: Truth | ReferenceFailed) -> None:
         self._kept[key] = found
         self._bytes += _size(found)
-        while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+        while self._bytes > self.keep and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= _size(dropped)
 
@@ -145,6 +148,7 @@ class Answers:
 
     def _guarded(self, question: Callable[[], T]) -> T:
         """Ask the worker; its errors become ReferenceFailed, and a worker that is gone is forgotten."""
+        self.pool.turns.give_way()
         try:
             return question()
         except (WorkerDied, WorkerTimedOut) as error:

@@ -152,7 +152,10 @@ class Values:
     def run(self) -> Tally:
         """Add all chunks up; one transfer from the device for each."""
         tally = Tally()
+        plain = self.undecided is None and self.own.max_error_cap is None and self.own.cosine is None
         for part in spans(self.actual):
+            if plain and self._clean(tally, part):
+                continue
             missed, wrong, blamed, error, tol = self.masks(part)
             e = self.expected[part].to(torch.float64)
             counted = error if self.undecided is None else error.masked_fill(self.undecided[part], 0.0)
@@ -171,6 +174,23 @@ class Values:
                 for place, term in enumerate((a * e, a * a, e * e)):
                     tally.dot[place] += float(term.sum())
         return tally
+
+    def _clean(self, tally: Tally, part: slice) -> bool:
+        """Add a chunk that is finite and within the bound throughout, as nearly all are; say whether it was one.
+
+        It takes a third of the operations, and on small tensors each costs as much as on large ones.
+        """
+        a, e = self.actual[part].to(torch.float64), self.expected[part].to(torch.float64)
+        tol = self.tolerated(part, e)
+        error = (a - e).abs_()
+        share = (error / tol).nan_to_num_(nan=0.0)
+        rel = (error / e.abs()).nan_to_num_(nan=0.0, posinf=0.0)
+        numbers = [(error <= tol).all().to(torch.float64), error.max(), rel.max(), *(x.double() for x in share.max(0))]
+        good, max_abs, max_rel, most, at = torch.stack(numbers).tolist()
+        if not good or not max_abs < float("inf"):
+            return False
+        self._add(tally, part.start, [0, 0, 0, max_abs, max_rel, most, at])
+        return True
 
     @staticmethod
     def _add(tally: Tally, start: int, values: list[float]) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.client import Worker
+    from pytest_flashinfer.worker.layout import Output
     from pytest_flashinfer.worker.pool import Pool
     from pytest_flashinfer.worker.runner import Cache, RunResult
 
@@ -97,21 +98,24 @@ class Kernel:
         return self._runner
 
     def calls(
-        self, cases: Iterable[Case], *, cache: Cache | None = None
+        self, cases: Iterable[Case], *, cache: Cache | None = None, warm: Case | None = None
     ) -> Iterator[RunResult]:
         """Call once for each case, all of one shape, on the same storage unless a case is to be moved.
 
-        With `cache` the calls are timed.
+        With `cache` the calls are timed, with `warm` after a number of others on that case.
 
         Results are yielded as they come. When all are there, late changes join their violations, and device times
         are filled in.
         """
         runner = self.build()
         destination = self.solution.destination_passing
+        if warm is not None and cache is not None:
+            runner.warm(warm.values, self._outputs(warm), cache, self.timeout)
         for case in cases:
+            self.pool.turns.give_way()
             result = runner.run(
                 case.values,
-                [each for each in case.outputs if not (destination and each.inplace)],
+                self._outputs(case),
                 timeout=self.timeout,
                 cache=cache,
                 may_modify=self.inplace.values(),
@@ -123,6 +127,9 @@ class Kernel:
             yield result
         runner.settle()
         runner.read_clock()
+
+    def _outputs(self, case: Case) -> list[Output]:
+        return [each for each in case.outputs if not (self.solution.destination_passing and each.inplace)]
 
     @property
     def built(self) -> bool:

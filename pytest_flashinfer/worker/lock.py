@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_SECONDS: Final = 1800.0  # of waiting for a turn: no measurement takes so long, but many may be ahead
-_POLL: Final = 0.005
+_POLL: Final = 0.001
 _EVERYBODYS: Final = Path("/tmp")  # noqa: S108 - the folder that is made there is guarded like this one
 
 
@@ -40,23 +40,45 @@ def card_lock(card: str, folder: Path | None = None, most: float = MOST_SECONDS)
     `card` is the UUID, or any name that all processes give it. The lock goes when its holder ends, however it ends.
     Raises LockedOut after `most` seconds, and where the lock cannot be made.
     """
-    name = f"{hashlib.sha256(card.encode()).hexdigest()[:32]}.lock"
+    handle = opened(card, folder)
     try:
-        handle = _open((folder or shared_folder()) / name)
-    except OSError as error:
-        raise LockedOut(f"{error.filename} cannot be opened: {error.strerror}") from error
-    try:
-        start = time.monotonic()
-        while not _taken(handle):
-            if time.monotonic() - start > most:
-                raise LockedOut(f"{card} was not free for {most:g} s: {_holder(handle)} is timing on it")
-            time.sleep(_POLL)
-        waited = time.monotonic() - start
+        waited = hold(handle, card, most)
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield waited
     finally:
         os.close(handle)
+
+
+def opened(name: str, folder: Path | None = None) -> int:
+    """Open the lock of that name, which nobody holds through this descriptor yet. Raises LockedOut."""
+    path = f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
+    try:
+        return _open((folder or shared_folder()) / path)
+    except OSError as error:
+        raise LockedOut(f"{error.filename} cannot be opened: {error.strerror}") from error
+
+
+def hold(handle: int, card: str, most: float, *, share: bool | None = False) -> float:
+    """Take the lock, with others where it is to `share`; `None` lets go of it. Returns the seconds that were waited.
+
+    Raises LockedOut after `most` seconds.
+    """
+    how = fcntl.LOCK_UN if share is None else fcntl.LOCK_SH if share else fcntl.LOCK_EX
+    start = time.monotonic()
+    while not _taken(handle, how):
+        if time.monotonic() - start > most:
+            raise LockedOut(f"{card} was not free for {most:g} s: {_holder(handle)} uses it")
+        time.sleep(_POLL)
+    return time.monotonic() - start
+
+
+def free(handle: int) -> bool:
+    """Whether nobody has the lock alone."""
+    if not _taken(handle, fcntl.LOCK_SH):
+        return False
+    _taken(handle, fcntl.LOCK_UN)
+    return True
 
 
 def _open(path: Path) -> int:
@@ -72,9 +94,9 @@ def _open(path: Path) -> int:
     return handle
 
 
-def _taken(handle: int) -> bool:
+def _taken(handle: int, how: int) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -13,6 +13,7 @@ from pytest_flashinfer.worker.builds import Build, Builds
 from pytest_flashinfer.worker.client import Worker, private_folder
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.nursery import Nursery
+from pytest_flashinfer.worker.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,11 +27,11 @@ class Pool:
 
     `device` is `"cpu"` or `"cuda:N"`. `hidden` are folders and files that no worker may read. `cache` is the folder
     under which build folders live; a worker may write to it until it is told which part of it is its own. `env` names
-    further environment variables that workers may see (`NAME` or `PREFIX*`). Constructing a pool starts the import of
-    torch in the fork-server and returns at once.
+    further environment variables that workers may see (`NAME` or `PREFIX*`). `turns` are those of this process on the
+    device. Constructing a pool starts the import of torch in the fork-server and returns at once.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but one have defaults
         self,
         device: str,
         hidden: Iterable[Path] = (),
@@ -38,12 +39,14 @@ class Pool:
         env: Iterable[str] = (),
         *,
         network: bool = False,
+        turns: Turns | None = None,
     ) -> None:
         self.device = device
         self.hidden = [Path(path) for path in hidden]
         self.cache = cache
         self.env = list(env)
         self.network = network
+        self.turns = turns or Turns(device)
         self._numbers = itertools.count(1)
         self._workers: list[Worker] = []
         self._warm: dict[str, Worker] = {}

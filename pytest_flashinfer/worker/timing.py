@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LAUNCHES = 20
 _BATCH = 3  # calls between two looks at whether the times have settled
 _MOST_BATCHES = 10
-_MOST_SECONDS = 0.3
+MOST_SECONDS = 0.3
 _STEADY = 0.02
 _STEP = 64e-9  # two ticks of the clock that stamps device activity
 _SLACK = 50e-6  # what waking up the host and a preemption may add to a reading of its clock
@@ -29,17 +29,19 @@ def measure(clock: Clock, call: Callable[[], object], launches: int = LAUNCHES) 
     return clock.read()
 
 
-def warm_up(clock: Clock, call: Callable[[], object]) -> int:
-    """Call until two batches in a row took the same time, within bounds; returns the number of calls."""
-    earlier, start = float("inf"), time.perf_counter()
+def warm_up(clock: Clock, call: Callable[[], object], seconds: float = MOST_SECONDS) -> int:
+    """Call until two batches in a row took the same time, or `seconds` are over; returns the number of calls."""
+    earlier, end = float("inf"), time.perf_counter() + seconds
     calls = 0
-    while calls < _BATCH * _MOST_BATCHES:
+    for _ in range(_MOST_BATCHES):
         for _ in range(_BATCH):
             with clock.span():
                 call()
-        calls += _BATCH
+            calls += 1
+            if time.perf_counter() > end:
+                break
         now = median(span.seconds for span in clock.read())
-        if steady(earlier, now) or time.perf_counter() - start > _MOST_SECONDS:
+        if steady(earlier, now) or time.perf_counter() > end:
             break
         earlier = now
     return calls

@@ -257,3 +257,17 @@ def test_a_float_passes_exactly_within_its_bound(expected: float, bound: float, 
     wide = torch.tensor([expected], dtype=torch.float64)
     truth = OutputTruth("y", "float64", wide, wide, torch.tensor([bound], dtype=torch.float64))
     assert compare(torch.tensor([actual], dtype=torch.float64), truth).ok == (abs(actual - expected) <= bound)
+
+
+@given(
+    values=st.lists(st.sampled_from([0.0, 1.0, -2.5, 1e-9, 1.0 + 5e-7, INF, -INF, NAN]), min_size=1, max_size=12),
+    other=st.lists(st.sampled_from([0.0, 1.0, -2.5, 1.0 + 2e-6, INF, NAN]), max_size=2),
+    bound=st.sampled_from([0.0, 1e-6, 1e-300, INF]),
+)
+def test_the_quick_look_says_what_the_slow_one_does(values: list[float], other: list[float], bound: float) -> None:
+    actual = torch.tensor([*other, *values][: len(values)], dtype=torch.float64)
+    truth = floats_of(values, bound=bound, dtype=torch.float64)
+    quick = measure.Values(actual, truth, Tolerance(), equal_nan=False).run()
+    slow = measure.Values(actual, truth, Tolerance(), equal_nan=False)
+    slow._clean = lambda *_: False  # type: ignore[method-assign]
+    assert quick == slow.run()

@@ -14,6 +14,7 @@ from pytest_flashinfer.judge.answers import Answers, ReferenceFailed
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.turns import Turns
 
 DEFINITION = Definition(
     "d", "op", {}, {"x": TensorSpec(("n",), "float32")}, {"y": TensorSpec(("n",), "float32")}, "def run(x): return x"
@@ -53,7 +54,7 @@ def answers(monkeypatch):
     for name, value in {"asked": 0, "built": 0, "script": [], "build_error": None}.items():
         monkeypatch.setattr(FakeOracle, name, value)
     worker = SimpleNamespace(alive=True, close=lambda: None)
-    pool = SimpleNamespace(device="cpu", worker=lambda handler: worker)
+    pool = SimpleNamespace(device="cpu", worker=lambda handler: worker, turns=Turns("cpu"))
     made = Answers(pool, DEFINITION, timeout=1.0)
     yield made
     made.close()
@@ -87,7 +88,7 @@ def test_other_inputs_have_a_truth_of_their_own(answers, other):
 
 def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
     """A case of n = 4 takes 16 bytes natively and 32 in the wide copy."""
-    monkeypatch.setattr(module, "KEPT_BYTES", 2 * 48)
+    answers.keep = 2 * 48
     one, two, three = (case(variant=name) for name in "abc")
     for each in (one, two, one, three):  # `two` is the one unused for longest
         answers.answer(each)
@@ -99,7 +100,7 @@ def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
 
 
 def test_a_truth_larger_than_the_memory_is_kept_until_the_next(answers, monkeypatch):
-    monkeypatch.setattr(module, "KEPT_BYTES", 1)
+    answers.keep = 1
     assert answers.answer(case()) is answers.answer(case())
     answers.answer(case(5))
     answers.answer(case())

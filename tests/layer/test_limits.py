@@ -9,7 +9,8 @@ import pytest
 from pytest_flashinfer.judge import probing
 from pytest_flashinfer.judge.cards import Limits
 from pytest_flashinfer.session import FibSession
-from pytest_flashinfer.worker import lock
+from pytest_flashinfer.worker import lock, turns
+from pytest_flashinfer.worker.turns import Turns
 
 FOUND = Limits(1e12, {"float16": 1e14}, "measured")
 
@@ -20,7 +21,7 @@ def limits(monkeypatch, tmp_path):
 
     def of(name, kind="cuda"):
         device = SimpleNamespace(name=name, kind=kind, uuid="GPU-1")
-        return FibSession.limits.func(SimpleNamespace(device=device, pool="pool"))
+        return FibSession.limits.func(SimpleNamespace(device=device, pool="pool", turns=Turns("GPU-1")))
 
     return of
 
@@ -45,8 +46,8 @@ def test_another_is_measured_alone(limits, monkeypatch, tmp_path):
 
 
 def test_a_card_that_is_never_free_has_none(limits, monkeypatch):
-    def never(_card):
+    def never(*_):
         raise lock.LockedOut("GPU-1 was not free")
 
-    monkeypatch.setattr(lock, "card_lock", never)
+    monkeypatch.setattr(turns, "card_lock", never)
     assert limits("NVIDIA New") is None

@@ -33,7 +33,7 @@ class FakeKernel:
         self.error, self.after, self.build_failed = error, after, build_failed
         self.solution = None
 
-    def calls(self, cases, *, cache=None):
+    def calls(self, cases, *, cache=None, warm=None):
         for number, each in enumerate(cases):
             if self.error is not None and number == self.after:
                 raise self.error

@@ -126,8 +126,7 @@ def test_the_head_start_grows_with_the_host_part_of_a_call_and_is_bounded(card, 
 
 def test_a_slow_call_keeps_the_next_head_starts_long(card, monkeypatch):
     clock = DeviceClock("cuda:0", "warm")
-    steps = iter([100_000, 10_000, 10_000])
-    times = iter(sum(([at, at + step, at + step] for at, step in zip((0, 10**9, 2 * 10**9), steps, strict=True)), []))
+    times = iter([0, 100_000, 100_000, 10**9, 10**9 + 10_000, 10**9 + 10_000, 2 * 10**9, 2 * 10**9 + 10_000, 3 * 10**9])
     monkeypatch.setattr(clock, "_now", lambda: next(times))
     taken(clock, lambda: card.work("k", 1000))
     assert card.spun == pytest.approx([1.5 * 30e-6 + 5e-6, 155e-6, 1.5 * 80e-6 + 5e-6])

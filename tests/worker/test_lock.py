@@ -40,7 +40,7 @@ def test_a_free_card_is_taken_at_once(tmp_path):
 
 
 def test_who_waits_too_long_is_told_who_holds_it(tmp_path, other):
-    words = f"GPU-1 was not free for 0.05 s: process {other.pid} is timing on it"
+    words = f"GPU-1 was not free for 0.05 s: process {other.pid} uses it"
     with pytest.raises(LockedOut, match=words), card_lock("GPU-1", tmp_path, most=0.05):
         pytest.fail("two hold it")
     with card_lock("GPU-2", tmp_path):

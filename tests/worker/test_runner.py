@@ -502,3 +502,41 @@ def test_packed_results_may_have_either_dtype(lab):
     result = lab.run(source, outputs=[output], destination=False)
     assert not result.violations
     assert result.outputs["y"].unique().tolist() == [255]
+
+
+# Calls ahead of a measurement
+COUNTS = "n = 0\ndef run(x):\n    global n\n    n += 1\n    return x * n\n"
+
+
+def test_calls_ahead_are_many_and_leave_nothing_behind(lab):
+    runner = lab.build(COUNTS, destination=False)
+    x = lab.randn(4, 8)
+    runner.run({"x": x}, [Y])
+    runner.warm({"x": x}, [Y], "cold")
+    (result,) = runner.run_many([{"x": x}], [Y], cache="cold")
+    calls = result.outputs["y"][0, 0] / x[0, 0]
+    assert 2 + 3 <= round(float(calls)) <= 2 + 30
+    assert not result.violations
+    assert result.span is not None
+
+
+def test_calls_ahead_may_write_to_their_inputs_and_outputs(lab):
+    runner = lab.build("def run(x, y):\n    x.add_(1); y.copy_(x)\n")
+    x = lab.randn(4, 8)
+    runner.warm({"x": x}, [Y], "cold")
+    result = runner.run({"x": x}, [Y], may_modify=["x"])
+    assert torch.equal(result.outputs["y"], x + 1)
+    assert not result.violations
+
+
+def test_calls_ahead_end_in_time(lab):
+    runner = lab.build("import time\ndef run(x):\n    time.sleep(0.3)\n    return x + 0\n", destination=False)
+    start = time.monotonic()
+    runner.warm({"x": lab.randn(4, 8)}, [Y], "cold")
+    assert time.monotonic() - start < 1
+
+
+def test_a_call_ahead_that_fails_says_why(lab):
+    runner = lab.build("def run(x):\n    raise ValueError('odd')\n", destination=False)
+    with pytest.raises(CallFailed, match="ValueError: odd"):
+        runner.warm({"x": lab.randn(4, 8)}, [Y], "cold")
