@@ -36,33 +36,36 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     budget: int | None = None,
     seconds: float | None = None,
     sampling: bool = False,
+    native: bool = False,
 ) -> Truth:
     """Run a reference natively, in float64 and with noise; return the truth and a bound per output.
 
     `inputs`: tensors, numbers or `None` by name, in the order of the parameters. `operands="exact"` gives no credit for
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take; `seconds`: time for the noise runs.
-    `sampling`: integer outputs are drawn at random; their distribution is read instead.
+    `sampling`: integer outputs are drawn at random; their distribution is read instead. `native`: run it natively only.
     Raises `InvalidReferenceError`.
     """
     run = Reference(reference, inputs, outputs, style, seed)
     clock = time.perf_counter()
-    native = run.native()
+    plain = run.native()
     spent = {"native": time.perf_counter() - clock}
     if sampling:
-        return _sampled(run, native, spent)
-    wide_dtype, obstacle = _affordable(run, native, budget)
+        return _sampled(run, plain, spent)
+    if native:
+        return _native_only(run, plain, "as asked", spent)
+    wide_dtype, obstacle = _affordable(run, plain, budget)
     if wide_dtype is None:
-        return _native_only(run, native, obstacle, spent)
+        return _native_only(run, plain, obstacle, spent)
     clock = time.perf_counter()
     lifted = run.widen(wide_dtype)
     mode = Lift(wide_dtype, working_dtype(run) if operands == "working" else None)
     try:
         wide = run.under(mode, lifted)
-        check_shapes(wide, native)
+        check_shapes(wide, plain)
     except LiftError as error:
-        return _native_only(run, native, str(error), spent)
+        return _native_only(run, plain, str(error), spent)
     spent["lifted"] = time.perf_counter() - clock
-    noise = Spread(run, lifted, mode.plan, wide, native, operands, wide_dtype)
+    noise = Spread(run, lifted, mode.plan, wide, plain, operands, wide_dtype)
     noise.measure(_runs(run, mode.plan, operands, seconds, spent["lifted"]))
     spent["noise"] = time.perf_counter() - clock - spent["lifted"]
     unsure = noise.unsure_rows()

@@ -131,7 +131,7 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
     options = {
         key: request[key]
-        for key in ("seed", "operands", "budget", "seconds", "sampling")
+        for key in ("seed", "operands", "budget", "seconds", "sampling", "native")
         if request.get(key) is not None
     }
     truth = evaluate(kernel.function, inputs, specs, style=kernel.style, **options)  # type: ignore[arg-type]

@@ -24,7 +24,8 @@ class Case:
     """`values` are the inputs in the definition's order: tensors, numbers or `None`.
 
     `shapes` are the outputs' shapes as they are stored, `()` for a Python scalar. `variant` tells calls on the same
-    sizes apart; `moved` asks for storage at other addresses.
+    sizes apart; `moved` asks for storage at other addresses. `lender`: a case of the same sizes whose bound will do for
+    this one, so that the reference need only be run as it stands.
     """
 
     definition: Definition
@@ -35,6 +36,7 @@ class Case:
     variant: str = "first"
     workload: Workload | None = None
     moved: bool = False
+    lender: Case | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from pytest_flashinfer.data.model import Definition, TensorSpec
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge import answers as module
 from pytest_flashinfer.judge.answers import Answers, ReferenceFailed
+from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
@@ -25,6 +27,7 @@ class FakeOracle:
     """Answers with `scratch`, which the next question overwrites as the arena would be; `script` holds errors."""
 
     asked = 0
+    native = 0
     built = 0
     script: list[Exception | None] = []  # noqa: RUF012 - of each test anew
     build_error: Exception | None = None
@@ -37,12 +40,16 @@ class FakeOracle:
         if FakeOracle.build_error is not None:
             raise FakeOracle.build_error
 
-    def ask(self, values, specs, **options):
+    def ask(self, values, specs, *, native=False, **options):
         FakeOracle.asked += 1
+        FakeOracle.native += native
         error = FakeOracle.script.pop(0) if FakeOracle.script else None
         if error is not None:
             raise error
-        return Truth({"y": OutputTruth("y", "float32", values["x"] * 2, wide=(values["x"] * 2).double())})
+        y = values["x"] * 2
+        if native:
+            return Truth({"y": OutputTruth("y", "float32", y, None, torch.full_like(y, 1e-9))})
+        return Truth({"y": OutputTruth("y", "float32", y, y.double(), y.abs().double() * 1e-3)})
 
     def close(self):
         pass
@@ -51,7 +58,7 @@ class FakeOracle:
 @pytest.fixture
 def answers(monkeypatch):
     monkeypatch.setattr(module, "Oracle", FakeOracle)
-    for name, value in {"asked": 0, "built": 0, "script": [], "build_error": None}.items():
+    for name, value in {"asked": 0, "native": 0, "built": 0, "script": [], "build_error": None}.items():
         monkeypatch.setattr(FakeOracle, name, value)
     worker = SimpleNamespace(alive=True, close=lambda: None)
     pool = SimpleNamespace(device="cpu", worker=lambda handler: worker, turns=Turns("cpu"))
@@ -87,8 +94,8 @@ def test_other_inputs_have_a_truth_of_their_own(answers, other):
 
 
 def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
-    """A case of n = 4 takes 16 bytes natively and 32 in the wide copy."""
-    answers.keep = 2 * 48
+    """A case of n = 4 takes 16 bytes natively, 32 in the wide copy and 32 for the bound."""
+    answers.keep = 2 * 80
     one, two, three = (case(variant=name) for name in "abc")
     for each in (one, two, one, three):  # `two` is the one unused for longest
         answers.answer(each)
@@ -97,6 +104,27 @@ def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
     assert FakeOracle.asked == 3
     answers.answer(two)
     assert FakeOracle.asked == 4
+
+
+def test_a_borrower_runs_natively_and_has_the_largest_bound_of_its_lender(answers):
+    lender = replace(case(), values={"x": torch.tensor([1.0, -8.0, 2.0, 0.0])})
+    borrower = replace(case(variant="timed 0"), lender=lender)
+    found = answers.answer(borrower)
+    assert (FakeOracle.asked, FakeOracle.native) == (2, 1)
+    y = found.outputs["y"]
+    assert torch.equal(y.allowance, torch.full((4,), 4 * 16e-3, dtype=torch.float64))
+    assert y.how == "native, with the bound of another call's contents"
+    assert compare(y.native + 0.06, y).ok
+    assert not compare(y.native + 0.07, y).ok
+    assert not compare(answers.answer(lender).outputs["y"].native, y).ok, "an answer to other contents"
+    answers.answer(borrower)
+    assert FakeOracle.asked == 2
+
+
+def test_where_the_lender_has_no_truth_neither_has_the_borrower(answers):
+    FakeOracle.script = [CallFailed("reference", "raised")]
+    with pytest.raises(ReferenceFailed, match="raised"):
+        answers.answer(replace(case(variant="timed 0"), lender=case()))
 
 
 def test_a_truth_larger_than_the_memory_is_kept_until_the_next(answers, monkeypatch):

@@ -1,0 +1,74 @@
+"""The contents of timed calls: new ones for each round, whose truths cost little where there are many bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_flashinfer import making
+from pytest_flashinfer.data.model import InputSpec, TensorSpec
+from pytest_flashinfer.making import Cases, DefaultInputs
+
+from .contracts import ROWS
+from .contracts import workload as listed
+
+FULL = ("same_ends", "fresh", "permuted")
+
+
+def workload(n):
+    return replace(listed(n), inputs={"x": InputSpec("random"), "scale": InputSpec("scalar", 2.0)})
+
+
+WORKLOAD = workload(5)
+
+
+def cases(kinds=FULL, definition=ROWS):
+    maker = DefaultInputs(definition, "cpu", None)
+    return Cases(definition, maker, maker, 7, kinds)
+
+
+def contents(case):
+    return case.values["x"].numpy().tobytes()
+
+
+def test_small_inputs_are_new_in_each_round_and_their_truths_are_found_in_full():
+    made = cases()
+    known = {contents(case) for case in made.repeated(WORKLOAD)}
+    timed = list(made.timed(WORKLOAD, 10))
+    assert len({contents(case) for case in timed} - known) == 10
+    assert not any(case.lender for case in timed)
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_all_rounds_but_one_borrow_a_bound(monkeypatch, many):
+    if many:
+        monkeypatch.setattr(making, "SMALL_BYTES", 1)
+    made = cases(FULL if many else FULL[:1])
+    first, other, *_ = made.repeated(WORKLOAD)
+    timed = list(made.timed(WORKLOAD, 10))
+    assert len({contents(case) for case in timed} | {contents(first)}) == 11
+    (judged,) = (case for case in timed if case.lender is None)
+    assert judged.key == other.key
+    assert {case.lender.key for case in timed if case.lender} == {first.key}
+
+
+def test_nobody_can_guess_which_round_is_judged_in_full():
+    places = set()
+    for number in range(40):
+        timed = list(cases(FULL[:1]).timed(workload(5 + number), 5))
+        places.add(next(place for place, case in enumerate(timed) if case.lender is None))
+    assert places == set(range(5))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float8_e4m3fn", "float4_e2m1fn_x2"])
+def test_what_cannot_borrow_takes_turns(dtype):
+    definition = replace(ROWS, outputs={"y": TensorSpec(("n", "h"), "float32"), "i": TensorSpec(("n", "h"), dtype)})
+    timed = list(cases(FULL[:1], definition).timed(WORKLOAD, 4))
+    assert [case.variant for case in timed] == ["0 same_ends", "first", "0 same_ends", "first"]
+
+
+def test_so_does_what_takes_too_much_memory(monkeypatch):
+    monkeypatch.setattr(making, "LARGEST_BYTES", 1)
+    monkeypatch.setattr(making, "SMALL_BYTES", 1)
+    assert len({contents(case) for case in cases().timed(WORKLOAD, 4)}) == 2
