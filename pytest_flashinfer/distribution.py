@@ -27,6 +27,12 @@ def turn_of(config: pytest.Config) -> int:
     return int(number) if number.isdecimal() else 0
 
 
+def sharers(config: pytest.Config, cards: int) -> int:
+    """Return how many processes of this run share a card, this one among them."""
+    processes = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    return -(-processes // max(cards, 1))
+
+
 def group_of(nodeid: str) -> tuple[str, str]:
     """Return the file of an item and what of it belongs together: all items of a solution, so that it is built once.
 

@@ -16,7 +16,7 @@ from pytest_flashinfer import options
 from pytest_flashinfer.build import requirements
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
-from pytest_flashinfer.distribution import turn_of
+from pytest_flashinfer.distribution import sharers, turn_of
 from pytest_flashinfer.gates import Gates
 from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.stash import SESSION
@@ -97,11 +97,18 @@ class FibSession:
         return Keyword(self.config)
 
     @cached_property
+    def card_memory(self) -> int:
+        """The bytes of the card that are this process's, where several share it; 0 on the CPU."""
+        if self.device.kind == "cpu":
+            return 0
+        return self.device.memory // sharers(self.config, self.device.count)
+
+    @cached_property
     def kept(self) -> Kept:
         """The inputs of listed workloads, made once for all solutions."""
         from pytest_flashinfer.making import Kept
 
-        return Kept(max(1 << 28, self.device.memory // 64) if self.device.kind == "cuda" else 1 << 28)
+        return Kept(max(1 << 28, self.card_memory // 64))
 
     @property
     def pool(self) -> Pool:
@@ -160,13 +167,12 @@ class FibSession:
         """Return the truths of a definition's cases."""
         from pytest_flashinfer.judge.answers import Answers
 
-        memory = self.device.memory if self.device.kind == "cuda" else 0
         return Answers(
             self.judge,
             definition,
             timeout=max(120.0, self.options.timeout),
-            budget=max(1 << 30, memory // 16),
-            keep=max(1 << 28, memory // 32),  # the truths of all small workloads: each is found once for all solutions
+            budget=max(1 << 30, self.card_memory // 16),
+            keep=max(1 << 28, self.card_memory // 32),  # all truths of small workloads, for the next solution
         )
 
     def reference_kernel(self, definition: Definition) -> UnderTest:

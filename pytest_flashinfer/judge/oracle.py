@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_RESERVED = 1 << 32  # bytes that torch may hold on to between two questions
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best
 PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
@@ -136,7 +137,11 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
     }
     truth = evaluate(kernel.function, inputs, specs, style=kernel.style, **options)  # type: ignore[arg-type]
     outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
-    return {**_facts(truth), "outputs": outputs}
+    facts = {**_facts(truth), "outputs": outputs}
+    del inputs, truth
+    if torch.cuda.memory_reserved() > _RESERVED:  # nothing where there is no card
+        torch.cuda.empty_cache()  # other processes need the card's memory too
+    return facts
 
 
 def _shapes(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_flashinfer.distribution import Distribution, group_of, take_over_only, turn_of
+from pytest_flashinfer.distribution import Distribution, group_of, sharers, take_over_only, turn_of
 from pytest_flashinfer.scheduler import BySolution, choose
 
 FILE = "definitions/gemm/a.json"
@@ -31,6 +31,12 @@ def test_groups(item, group):
 @pytest.mark.parametrize("nodeid", ["tests/test_a.py::test_correct[good]", "tests/test_a.py::test_b", "a.json"])
 def test_items_of_other_files_stand_alone(nodeid):
     assert group_of(nodeid) == (nodeid, "")
+
+
+@pytest.mark.parametrize(("processes", "cards", "share"), [(None, 4, 1), (4, 4, 1), (8, 1, 8), (5, 2, 3), (2, 0, 2)])
+def test_processes_that_share_a_card_share_its_memory(processes, cards, share):
+    told = {} if processes is None else {"workerinput": {"workercount": processes}}
+    assert sharers(SimpleNamespace(**told), cards) == share
 
 
 def test_a_process_goes_on_with_its_definition_then_takes_a_new_one_then_helps():
