@@ -73,7 +73,7 @@ class Benchmarks:
         """Say which card the numbers are of: storage folders do not tell cards apart."""
         device = self.session.device
         facts = {"card": device.name, "device": device.kind, "driver": device.driver, **self.session.versions}
-        machine_info[MACHINE] = facts | {"clocks": self.session.watch.clocks()}
+        machine_info[MACHINE] = facts | {"clocks": self.session.card.watch.clocks()}
 
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
         """Keep the card's limits with the machine; they may come from another process."""

@@ -142,7 +142,7 @@ class KernelItem(pytest.Function):
         from pytest_flashinfer.worker.lock import LockedOut
 
         try:
-            with self.config.stash[SESSION].turns.working():
+            with self.config.stash[SESSION].card.turns.working():
                 super().runtest()
         except LockedOut as error:
             pytest.skip(f"not run: {error}")

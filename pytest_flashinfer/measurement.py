@@ -117,8 +117,8 @@ def measure(session: FibSession, kernel: UnderTest, cases: Cases, workload: Work
     with ExitStack() as held:
         with session.progress.doing("waiting for the card"):
             session.pool.quiet()
-            waited = held.enter_context(session.turns.alone())
-        facts = held.enter_context(session.watch.throttling())
+            waited = held.enter_context(session.card.turns.alone())
+        facts = held.enter_context(session.card.watch.throttling())
         calls = tuple(kernel.run(timed, cache=cache, warm=first if device.kind == "cuda" else None))
     return Measurement(warm, calls, facts, waited)
 

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_flashinfer import options
 from pytest_flashinfer.build import requirements
+from pytest_flashinfer.card import Card
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
 from pytest_flashinfer.distribution import sharers, turn_of
@@ -21,7 +22,6 @@ from pytest_flashinfer.gates import Gates
 from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.worker import device as devices
-from pytest_flashinfer.worker.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.judge.answers import Answers
-    from pytest_flashinfer.judge.cards import Limits
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.keyword import Keyword
     from pytest_flashinfer.making import Kept
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
-    from pytest_flashinfer.worker.turns import Turns
 
 
 class FibSession:
@@ -51,6 +49,7 @@ class FibSession:
         except devices.DeviceError as error:
             raise pytest.UsageError(str(error)) from error
         self.device = devices.narrowed(found, os.environ)
+        self.card = Card(self.device, sharers(config, self.device.count), lambda: self.pool)
         self.gates = Gates(settings, self.device.name)
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
@@ -97,18 +96,11 @@ class FibSession:
         return Keyword(self.config)
 
     @cached_property
-    def card_memory(self) -> int:
-        """The bytes of the card that are this process's, where several share it; 0 on the CPU."""
-        if self.device.kind == "cpu":
-            return 0
-        return self.device.memory // sharers(self.config, self.device.count)
-
-    @cached_property
     def kept(self) -> Kept:
         """The inputs of listed workloads, made once for all solutions."""
         from pytest_flashinfer.making import Kept
 
-        return Kept(max(1 << 28, self.card_memory // 64))
+        return Kept(max(1 << 28, self.card.memory // 64))
 
     @property
     def pool(self) -> Pool:
@@ -121,21 +113,8 @@ class FibSession:
             sandbox.hide_process()
             hidden = [*self.options.definitions, *self.options.solutions, *self.options.workloads]
             folders = [*hidden, self.config.rootpath]
-            self._pool = Pool(str(self.device), folders, cache_folder(), turns=self.turns)
+            self._pool = Pool(str(self.device), folders, cache_folder(), turns=self.card.turns)
         return self._pool
-
-    @cached_property
-    def turns(self) -> Turns:
-        """This process's turns on the device. On the CPU only timing takes any: its cores are everybody's."""
-        from pytest_flashinfer.worker.turns import Turns
-
-        settle = self._settle if self.device.kind == "cuda" else None
-        return Turns(self.device.uuid or self.device.kind, settle)
-
-    def _settle(self) -> None:
-        import torch
-
-        torch.cuda.synchronize(str(self.device))
 
     @cached_property
     def judge(self) -> Pool:
@@ -171,8 +150,8 @@ class FibSession:
             self.judge,
             definition,
             timeout=max(120.0, self.options.timeout),
-            budget=max(1 << 30, self.card_memory // 16),
-            keep=max(1 << 28, self.card_memory // 32),  # all truths of small workloads, for the next solution
+            budget=max(1 << 30, self.card.memory // 16),
+            keep=max(1 << 28, self.card.memory // 32),  # all truths of small workloads, for the next solution
         )
 
     def reference_kernel(self, definition: Definition) -> UnderTest:
@@ -207,29 +186,6 @@ class FibSession:
         return self._latencies[key]
 
     @cached_property
-    def watch(self) -> Watch:
-        """What the driver says of the card."""
-        return Watch(self.device.uuid)
-
-    @cached_property
-    def limits(self) -> Limits | None:
-        """What the card can do at most, known or measured once; `None` on the CPU."""
-        if self.device.kind == "cpu":
-            return None
-        from pytest_flashinfer.judge.cards import known
-        from pytest_flashinfer.judge.probing import measured
-        from pytest_flashinfer.worker.lock import LockedOut
-
-        listed = known(self.device.name)
-        if listed is not None:
-            return listed
-        try:
-            with self.turns.alone():
-                return measured(self.pool)
-        except LockedOut:
-            return None
-
-    @cached_property
     def versions(self) -> dict[str, str]:
         """Versions of what the numbers depend on."""
         return {name: _version(name) for name in ("torch", "triton", "pytest-flashinfer")}
@@ -256,7 +212,7 @@ class FibSession:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-        self.turns.close()
+        self.card.turns.close()
 
 
 def _version(distribution: str) -> str:

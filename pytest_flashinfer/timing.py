@@ -106,7 +106,7 @@ class Timing:
             pytest.skip(f"not timed: {error}")
 
     def _below(self, measured: Measurement) -> str | None:
-        if not measured.complete or self.session.limits is None:
+        if not measured.complete or self.session.card.limits is None:
             return None
         _, roof, _ = self._work(measured.calls[0].case)
         return roof.below(median(measured.durations)) if roof is not None else None
@@ -120,7 +120,7 @@ class Timing:
                 self._counted = str(error)
         if isinstance(self._counted, str):
             return None, None, self._counted
-        limits = self.session.limits
+        limits = self.session.card.limits
         if limits is None:
             return self._counted, None, f"the limits of {self.session.device.name} are not known"
         return self._counted, roofline(self._counted, limits, cold=self.session.options.cache == "cold"), ""
@@ -148,8 +148,8 @@ class Timing:
         if work is not None:
             info.update(rates(work, latency), bytes=work.traffic.total)
         info.update(roof.facts(latency) if roof is not None else {"roofline_note": f"no roofline: {why_none}"})
-        if self.session.limits is not None:
-            info["limits"] = self.session.limits.facts()
+        if self.session.card.limits is not None:
+            info["limits"] = self.session.card.limits.facts()
         if self._outcome.compared is not None:
             info["baseline"] = self._outcome.compared.verdict
         return info

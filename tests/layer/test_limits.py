@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
+from pytest_flashinfer.card import Card
 from pytest_flashinfer.judge import probing
 from pytest_flashinfer.judge.cards import Limits
-from pytest_flashinfer.session import FibSession
 from pytest_flashinfer.worker import lock, turns
-from pytest_flashinfer.worker.turns import Turns
+from pytest_flashinfer.worker.device import Device
 
 FOUND = Limits(1e12, {"float16": 1e14}, "measured")
 
@@ -20,8 +18,7 @@ def limits(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "shared_folder", lambda: tmp_path)
 
     def of(name, kind="cuda"):
-        device = SimpleNamespace(name=name, kind=kind, uuid="GPU-1")
-        return FibSession.limits.func(SimpleNamespace(device=device, pool="pool", turns=Turns("GPU-1")))
+        return Card(Device(kind, name=name, uuid="GPU-1"), 1, lambda: "pool").limits
 
     return of
 

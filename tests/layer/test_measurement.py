@@ -80,9 +80,11 @@ def session(tmp_path, monkeypatch):
         options=SimpleNamespace(cache="cold", policy="any"),
         pool=SimpleNamespace(quiet=lambda: None),
         progress=SimpleNamespace(doing=contextlib.nullcontext),
-        watch=SimpleNamespace(throttling=throttling),
-        turns=Turns("GPU-1", lambda: None),
-        limits=Limits(1e12, {"float16": 1e15}, "data sheet"),
+        card=SimpleNamespace(
+            watch=SimpleNamespace(throttling=throttling),
+            turns=Turns("GPU-1", lambda: None),
+            limits=Limits(1e12, {"float16": 1e15}, "data sheet"),
+        ),
         gates=SimpleNamespace(judge=lambda *_: Outcome()),
         reference_latency=lambda *_: 20 * US,
     )
@@ -181,7 +183,7 @@ def test_a_fixture_counts_the_operations(session, cases):
 
 
 def test_without_limits_there_are_rates_and_a_reason(session, cases):
-    session.limits = None
+    session.card.limits = None
     info = facts(session, cases, Kernel(2))
     assert info["roofline_note"] == "no roofline: the limits of CARD are not known"
     assert info["gb_per_s"] > 0
