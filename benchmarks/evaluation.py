@@ -19,7 +19,7 @@ import tables
 import trees
 
 ON_CARD = not tables.device().startswith("CPU")
-SHAPE = (4, 3, 96) if ON_CARD else (1, 3, 4)
+SHAPE = (4, 3, 24) if ON_CARD else (1, 3, 4)
 HIDDEN = 4096 if ON_CARD else 64
 TIMEOUT = 5
 OPTIONS = ("--fib-solutions=solutions", "--fib-scope=full", "-q", "-p", "no:cacheprovider", "--fib-examples=1")
