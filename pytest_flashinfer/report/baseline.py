@@ -99,6 +99,8 @@ class BaselineError(ValueError):
 
 def read(path: Path) -> Baseline:
     """Read a file that `--benchmark-json` or `--benchmark-save` wrote. Raises BaselineError."""
+    if path.exists() and not path.stat().st_size:
+        raise BaselineError(f"{path} is empty: if --benchmark-json names it too, write to another file")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         entries = {str(each["fullname"]): _entry(each["stats"]) for each in document["benchmarks"]}

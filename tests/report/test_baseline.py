@@ -104,7 +104,13 @@ def test_what_took_no_time_is_compared_with_nothing(tmp_path):
     assert read(written(tmp_path, content)).entries == {}
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"benchmarks": [{}]}', '{"benchmarks": 3}', "\x00"])
+def test_an_empty_file_may_be_the_one_that_is_being_written(tmp_path):
+    (tmp_path / "run.json").touch()
+    with pytest.raises(BaselineError, match=r"run\.json is empty: if --benchmark-json names it too, write to another"):
+        read(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize("content", [" ", "[]", "{}", '{"benchmarks": [{}]}', '{"benchmarks": 3}', "\x00"])
 def test_another_file_is_refused_in_one_line(tmp_path, content):
     with pytest.raises(BaselineError, match=r"run\.json is no JSON of pytest-benchmark") as caught:
         read(written(tmp_path, content))
