@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.worker.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pytest_flashinfer.judge.cards import Limits
     from pytest_flashinfer.worker.device import Device
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 class Card:
     """A device that `sharers` processes of the run share, this one among them; `pool` gives this one's workers.
 
-    On the CPU `memory` is 0, there are no limits, and only timing takes turns: its cores are everybody's.
+    On the CPU `whole` and `memory` are 0, there are no limits, and only timing takes turns: its cores are everybody's.
     """
 
     def __init__(self, device: Device, sharers: int, pool: Callable[[], Pool]) -> None:
         self.device = device
+        self.sharers = sharers
         self.cuda = device.kind == "cuda"
-        self.memory = device.memory // sharers if self.cuda else 0  # bytes that are this process's
+        self.whole = device.memory if self.cuda else 0  # bytes
+        self.memory = self.whole // sharers  # what may be kept on it: what is only used for a moment may be more
         self._pool = pool
 
     @cached_property
@@ -34,6 +37,25 @@ class Card:
         from pytest_flashinfer.worker.turns import Turns
 
         return Turns(self.device.uuid or self.device.kind, self._settle if self.cuda else None)
+
+    @contextlib.contextmanager
+    def memory_needed(self) -> Iterator[None]:
+        """Say in one line that the card's memory does not suffice for the judge. Raises MemoryShort."""
+        try:
+            yield
+        except Exception as error:
+            if "out of memory" not in str(error) or not self.cuda:
+                raise
+            import torch
+
+            from pytest_flashinfer.worker.cudart import CudaError
+            from pytest_flashinfer.worker.memory import MemoryShort
+
+            if not isinstance(error, (CudaError, torch.OutOfMemoryError)):
+                raise
+            torch.cuda.empty_cache()
+            shared = "run fewer processes on it" if self.sharers > 1 else "another program may use it"
+            raise MemoryShort(f"the memory of {self.device} does not suffice to judge this: {shared}") from error
 
     def _settle(self) -> None:
         import torch

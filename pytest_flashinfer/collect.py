@@ -140,12 +140,16 @@ class KernelItem(pytest.Function):
         from pytest_flashinfer.inputs.errors import InputsError, Unbound
         from pytest_flashinfer.judge.answers import NoReference, ReferenceFailed
         from pytest_flashinfer.worker.lock import LockedOut
+        from pytest_flashinfer.worker.memory import MemoryShort
 
+        card = self.config.stash[SESSION].card
         try:
-            with self.config.stash[SESSION].card.turns.working():
+            with card.turns.working(), card.memory_needed():
                 super().runtest()
         except LockedOut as error:
             pytest.skip(f"not run: {error}")
+        except MemoryShort as error:
+            pytest.fail(str(error), pytrace=False)
         except (InputsError, ReferenceFailed) as error:
             kind = "reference fails" if isinstance(error, ReferenceFailed) else "no inputs"
             if "solution" in self.fixturenames or isinstance(error, (NoReference, Unbound)):

@@ -150,7 +150,7 @@ class FibSession:
             self.judge,
             definition,
             timeout=max(120.0, self.options.timeout),
-            budget=max(1 << 30, self.card.memory // 16),
+            budget=max(1 << 30, self.card.whole // 16),
             keep=max(1 << 28, self.card.memory // 32),  # all truths of small workloads, for the next solution
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.judge.verdict import decide
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class UnderTest:
     """Calls one solution in its own process; `log` is what it printed since it was last taken.
 
-    `took` holds, by the uuid of a listed workload, how long the latest call on it took, in seconds.
+    `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds.
     """
 
     def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
@@ -52,7 +53,8 @@ class UnderTest:
                 calls.append(Call(case, result))
                 self.log += result.log
                 if case.workload is not None:
-                    self.took[case.workload.uuid] = result.round_trip
+                    uuid = case.workload.uuid
+                    self.took[uuid] = min(result.round_trip, self.took.get(uuid, math.inf))
         except BuildFailed as error:
             raise Failed(decide(error=error), log=error.log) from error
         except WorkerError as error:

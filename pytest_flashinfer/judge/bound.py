@@ -11,6 +11,7 @@ FLOAT32_UNIT = 16 / SIGMAS * 2.0**-24  # noise of one float32 operation: 16 roun
 FLOAT64_UNIT = 16 / SIGMAS * 2.0**-53
 _TINY = 1e-300
 _HALF_ULP = 0.5 * (1 + 2.0**-5)  # one rounding to nearest, and a little for approximated functions
+_HELD_INSIDE = 3.0  # roundings of operands held in 16 bits, where few terms make a row and one element has the largest
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
 
 
@@ -64,4 +65,4 @@ def table(native: torch.Tensor, dtype: str) -> torch.Tensor:
     if canonical(dtype) in ("float32", "float64"):
         unit = 16 * roundoff(dtype)
         return unit * (size.abs() + 8 * row) + FLUSH
-    return 1.0 * spacing(size, dtype) + roundoff(dtype) * row + FLUSH
+    return 1.0 * spacing(size, dtype) + _HELD_INSIDE * roundoff(dtype) * row + FLUSH

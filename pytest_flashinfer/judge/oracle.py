@@ -16,6 +16,7 @@ reference gives, in order, `null` for one that it leaves out.
 
 from __future__ import annotations
 
+import functools
 import linecache
 import math
 from typing import TYPE_CHECKING, Any, Protocol
@@ -135,13 +136,28 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
         for key in ("seed", "operands", "budget", "seconds", "sampling", "native")
         if request.get(key) is not None
     }
-    truth = evaluate(kernel.function, inputs, specs, style=kernel.style, **options)  # type: ignore[arg-type]
+    ask = functools.partial(evaluate, kernel.function, inputs, specs, style=kernel.style)  # type: ignore[arg-type]
+    truth = _with_room(ask, options)
     outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
     facts = {**_facts(truth), "outputs": outputs}
-    del inputs, truth
+    del inputs, truth, ask
     if torch.cuda.memory_reserved() > _RESERVED:  # nothing where there is no card
         torch.cuda.empty_cache()  # other processes need the card's memory too
     return facts
+
+
+def _with_room(ask: Callable[..., Truth], options: Mapping[str, Any]) -> Truth:
+    """Find a truth on a card that others use too: again once torch's reserve is given back, then natively only."""
+    for more in ({}, {}, {"budget": 0}):
+        try:
+            return ask(**{**options, **more})
+        except torch.OutOfMemoryError:
+            pass
+        except InvalidReferenceError as error:
+            if not isinstance(error.__cause__, torch.OutOfMemoryError):
+                raise
+        torch.cuda.empty_cache()
+    raise OracleError("the card's memory does not suffice for the reference: run fewer processes on it")
 
 
 def _shapes(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:

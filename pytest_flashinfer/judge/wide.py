@@ -153,7 +153,7 @@ def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
     try:
         with wide_default(mode.wide), torch.no_grad(), mode:
             return call()
-    except LiftError:
+    except (LiftError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         raise LiftError(

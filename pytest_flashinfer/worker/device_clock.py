@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 _CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
 _DEFAULT_RATE = 1_500_000
 _STEPS = 1 << 14  # marks are memsets that differ in size by 4 bytes; this many sizes are in use
-_FIRST_HEAD_START = 30e-6  # seconds; until the first call has shown how long its host side takes
+_FIRST_HEAD_START = 100e-6  # seconds; until the first call has shown how long its host side takes
 _MOST_HEAD_START = 500e-6
-_AHEAD, _MARGIN = 1.5, 5e-6  # the head start is this much longer than the host's part took
+_AHEAD, _MARGIN = 3.0, 5e-6  # the head start is this much longer than the host's part took: contents that nobody
+# has touched, and caches that others have used meanwhile, make a call's host part longer than that of one repeated
 _FADING = 0.8  # a slow call's share in the next head starts: one that is too short puts the host's pace into the span
 _NULL = 1e-6  # what a kernel that does nothing takes; events around it read some 2.5 us more
 _RATE, _OFFSET = 0.2, 3e-6  # by how much CUPTI and events may differ about one call: a share, and seconds
@@ -142,8 +143,10 @@ class DeviceClock:
         """Enqueue what keeps the device busy until the call is enqueued."""
         card = self._card
         card.record(card.events[0])
+        card.synchronize()  # the card may have to turn to this process first, which takes it a tenth of a millisecond
         flush = card.flush_seconds if self._cold else 0.0
         spun = max(min(_AHEAD * self._host + _MARGIN, _MOST_HEAD_START) - flush, 0.0)
+        card.record(card.events[0])
         if spun:
             card.spin(spun)
         card.mark(mark.before)

@@ -29,6 +29,10 @@ _STORAGE = torch.Tensor.untyped_storage
 DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
 
 
+class MemoryShort(Exception):  # noqa: N818 - what happened
+    """A device's memory does not suffice for the judge; one line."""
+
+
 class Arena:
     """The judge's end: one block of bytes on `device` (`"cpu"` or `"cuda:N"`), grown by replacement.
 

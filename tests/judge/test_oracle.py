@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.judge import oracle
+from pytest_flashinfer.judge.reference import InvalidReferenceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,3 +93,38 @@ def test_a_reference_that_raises(tmp_path: Path) -> None:
     memory = Memory()
     with pytest.raises(oracle.OracleError, match="RuntimeError"):
         oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)
+
+
+@pytest.mark.parametrize(("full", "budgets"), [(0, [5]), (1, [5, 5]), (2, [5, 5, 0])])
+def test_a_card_that_is_full_for_a_moment_is_asked_again(full: int, budgets: list[int]) -> None:
+    tries: list[int] = []
+
+    def ask(*, budget: int) -> Any:
+        tries.append(budget)
+        if len(tries) <= full:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return "truth"
+
+    assert oracle._with_room(ask, {"budget": 5}) == "truth"  # type: ignore[comparison-overlap]
+    assert tries == budgets
+
+
+def test_a_card_that_stays_full_is_said() -> None:
+    def ask(**_: object) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(oracle.OracleError, match="memory does not suffice for the reference"):
+        oracle._with_room(ask, {})
+
+
+def test_a_reference_that_runs_out_of_memory_natively_is_asked_again_too() -> None:
+    tries: list[None] = []
+
+    def ask(**_: object) -> Any:
+        tries.append(None)
+        cause = torch.OutOfMemoryError("full") if len(tries) == 1 else ValueError("odd")
+        raise InvalidReferenceError("the reference raised") from cause
+
+    with pytest.raises(InvalidReferenceError):
+        oracle._with_room(ask, {})
+    assert len(tries) == 2

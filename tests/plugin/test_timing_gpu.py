@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
+import torch
 
 pytestmark = pytest.mark.gpu
 TORCH = "import torch\n\ndef run(x, w):\n    return torch.addcmul(torch.ones_like(x), x, w)\n"
@@ -50,8 +50,7 @@ def test_a_run_agrees_with_itself(repository):
 
 
 def test_processes_take_cards_in_turn(repository):
-    cards = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout.count("GPU ")
-    if cards < 2:
+    if torch.cuda.device_count() < 2:
         pytest.skip("one card")
     shown = "    print('card', os.environ['CUDA_VISIBLE_DEVICES'])\n    return"
     source = "import os\n" + TORCH.replace("    return", shown)

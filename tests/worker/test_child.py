@@ -34,7 +34,7 @@ def test_on_the_cpu_there_is_nothing_to_wait_for(worker):
 
 def test_an_error_that_only_shows_while_waiting_is_the_answer(worker, monkeypatch):
     def fail():
-        raise CudaError("an illegal memory access was encountered")
+        raise CudaError(700, "an illegal memory access was encountered")
 
     monkeypatch.setattr(child.cudart, "synchronize", fail)
     monkeypatch.setattr(child.cudart, "lost", lambda: "an illegal memory access was encountered")

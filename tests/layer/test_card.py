@@ -1,0 +1,34 @@
+"""What one process has of a card, and what is said where its memory does not suffice."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_flashinfer.card import Card
+from pytest_flashinfer.worker.cudart import CudaError
+from pytest_flashinfer.worker.device import Device
+from pytest_flashinfer.worker.memory import MemoryShort
+
+
+def card(sharers=1, kind="cuda"):
+    return Card(Device(kind, name="C", memory=80 << 30, uuid="GPU-1"), sharers, lambda: None)
+
+
+def test_what_is_kept_is_shared_and_what_is_used_for_a_moment_is_not():
+    assert (card(8).memory, card(8).whole) == (10 << 30, 80 << 30)
+    assert (card(kind="cpu").memory, card(kind="cpu").whole) == (0, 0)
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried"), CudaError(2, "out of memory")])
+@pytest.mark.parametrize(("sharers", "hint"), [(1, "another program may use it"), (3, "run fewer processes on it")])
+def test_too_little_memory_is_one_line(error, sharers, hint):
+    line = f"the memory of cuda:0 does not suffice to judge this: {hint}"
+    with pytest.raises(MemoryShort, match=line), card(sharers).memory_needed():
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("out of memory"), CudaError(700, "an illegal memory access")])
+def test_other_errors_stay_what_they_are(error):
+    with pytest.raises(type(error)), card().memory_needed():
+        raise error
