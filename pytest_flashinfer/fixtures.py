@@ -171,4 +171,4 @@ def search(
     from pytest_flashinfer.searching import SizeSearch
 
     listed = fib_session.catalogue.listed(definition_file.path)
-    return SizeSearch(request.node, definition, listed, fib_session, built=bool(solution.took))
+    return SizeSearch(request.node, definition, listed, fib_session, solution)

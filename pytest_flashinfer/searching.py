@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from hypothesis.statistics import collector, describe_statistics
 
+from pytest_flashinfer import compiling
 from pytest_flashinfer.data.append import append_once
 from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.inputs.edges import edge_cases
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.inputs.recipe import Layout, Recipe
     from pytest_flashinfer.session import FibSession
+    from pytest_flashinfer.testing import UnderTest
+    from pytest_flashinfer.worker.outcome import Compilation
 
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
@@ -68,7 +71,7 @@ class Pace:
 
 
 class SizeSearch:
-    """Draws cases for one item and runs a check on them; `built` says that the solution need not be built first."""
+    """Draws cases for one item and runs a check on them, which calls `solution`."""
 
     def __init__(
         self,
@@ -76,12 +79,12 @@ class SizeSearch:
         definition: Definition,
         listed: Sequence[Workload],
         session: FibSession,
-        *,
-        built: bool = False,
+        solution: UnderTest,
     ) -> None:
         options = session.options
         self.item = item
-        self.built = built
+        self.compiled = solution.compiled  # grows by what Triton compiles
+        self.built = bool(solution.took)  # need not be built first
         self.listed = [workload.axes for workload in listed]
         self.stated = definition
         self.definition = pinned(definition, self.listed)
@@ -102,6 +105,7 @@ class SizeSearch:
         """
         skipped: list[Exception] = []
         pace = Pace(self.large)
+        known = len(self.compiled)
 
         def outcome(drawn: Drawn) -> Exception | None:
             self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
@@ -129,10 +133,22 @@ class SizeSearch:
             self.progress.clear()
         for name, value in (("tried", found.tried), ("out_of_time", found.out_of_time)):
             Record(self.item).set(name, value)
+        self._note_compiled(self.compiled[known:], pace, failed=found.failure is not None)
         if found.failure is not None:
             raise self._explained(found)
         if skipped and len(skipped) == found.tried:
             pytest.skip(f"no case could be judged; the last: {skipped[-1]}")
+
+    def _note_compiled(self, compiled: Sequence[Compilation], pace: Pace, *, failed: bool) -> None:
+        """Say how much of the time went to Triton's compiler: a warning where that was much, and nothing failed."""
+        if not compiled:
+            return
+        Record(self.item).set("compilations", len(compiled))
+        Record(self.item).set("compile_s", compiling.spent(compiled, pace.seconds))
+        text = compiling.report(compiled, pace.cases, pace.seconds)
+        self.item.add_report_section("call", "compilations", text)
+        if not failed and compiling.is_wasteful(compiled, pace.cases, pace.seconds):
+            self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))
 
     def _note_statistics(self, statistics: Any) -> None:
         """Keep what --hypothesis-show-statistics shows where hypothesis' own plugin looks for it."""

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from pytest_flashinfer.report.progress import Progress
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.kernel import Kernel
+    from pytest_flashinfer.worker.outcome import Compilation
     from pytest_flashinfer.worker.runner import Cache
 
 
 class UnderTest:
     """Calls one solution in its own process; `log` is what it printed since it was last taken.
 
-    `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds.
+    `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds; `compiled` what
+    Triton compiled in its calls, in their order.
     """
 
     def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
@@ -30,6 +32,7 @@ class UnderTest:
         self.progress = progress
         self.log = ""
         self.took: dict[str, float] = {}
+        self.compiled: list[Compilation] = []
 
     @property
     def solution(self) -> Solution:
@@ -52,6 +55,7 @@ class UnderTest:
                 case = todo[len(calls)]
                 calls.append(Call(case, result))
                 self.log += result.log
+                self.compiled += result.compiled
                 if case.workload is not None:
                     uuid = case.workload.uuid
                     self.took[uuid] = min(result.round_trip, self.took.get(uuid, math.inf))

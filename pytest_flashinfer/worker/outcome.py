@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_flashinfer.worker.pristine import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import torch
 
     from pytest_flashinfer.worker.clock import Span
 
 _LATE = "output {} changed after the call had returned: its work was not complete on the caller's stream"
+
+
+class Compilation(NamedTuple):
+    """One compilation by Triton, as the worker tells of it: a hint, which no verdict rests on."""
+
+    kernel: str
+    seconds: float
+    constants: Mapping[str, str]  # what the kernel was compiled for, by parameter
 
 
 @dataclass
@@ -26,8 +34,8 @@ class RunResult:
     `violations` is empty for a call that kept the rules; a late change that shows only during the next call is added
     to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
     `missing` are optional outputs that were left out. Seconds are of the call alone; `span` comes with timed
-    calls, once `Runner.read_clock` was called. `round_trip` is how long
-    the judge waited for the answer by its own clock: no call took longer. `log` is what the worker printed.
+    calls, once `Runner.read_clock` was called. `round_trip` is how long the judge waited for the answer by its own
+    clock: no call took longer. `log` is what the worker printed, `compiled` what Triton compiled.
     """
 
     outputs: dict[str, torch.Tensor]
@@ -38,6 +46,7 @@ class RunResult:
     round_trip: float = 0.0
     span: Span | None = None
     log: str = ""
+    compiled: tuple[Compilation, ...] = ()
 
     @property
     def device_seconds(self) -> float | None:

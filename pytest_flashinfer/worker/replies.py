@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.log import printable
+from pytest_flashinfer.worker.outcome import Compilation
 from pytest_flashinfer.worker.pristine import Violation
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 Value = torch.Tensor | int | float | bool | str | None
 _CUT = 1000  # characters of one message
+_NAME = 60  # of a kernel, a parameter or its value
+_ROWS = 64  # compilations of one call
 
 
 def argument(name: str, value: Value) -> dict[str, Any]:
@@ -38,6 +42,20 @@ def problems(reply: Mapping[str, Any]) -> list[Violation]:
     """Return what the worker found wrong with a result (kind, output, message); rows of another form are dropped."""
     rows = [row for row in as_list(reply.get("problems")) if isinstance(row, list) and len(row) == 3]  # noqa: PLR2004
     return [Violation(*(printable(str(part)[:_CUT]) for part in row)) for row in rows]
+
+
+def compilations(reply: Mapping[str, Any]) -> tuple[Compilation, ...]:
+    """Return what Triton compiled during a call; rows of another form are dropped."""
+    rows = [row for row in as_list(reply.get("compiled"))[:_ROWS] if isinstance(row, list) and len(row) == 3]  # noqa: PLR2004
+    return tuple(
+        Compilation(_name(kernel), spent, {_name(key): _name(value) for key, value in constants.items()})
+        for kernel, spent, constants in rows
+        if isinstance(spent, (int, float)) and math.isfinite(spent) and spent >= 0 and isinstance(constants, dict)
+    )
+
+
+def _name(value: object) -> str:
+    return printable(str(value)[:_NAME]).replace("\n", " ")
 
 
 def span(reply: Mapping[str, Any]) -> Span:

@@ -82,6 +82,7 @@ class Runner:
         round_trip = time.perf_counter() - start
         result, changed = self._collect(pristine, reply, frozenset(may_modify), late, keep=keep)
         result.round_trip = round_trip
+        result.compiled = replies.compilations(reply)
         if last is not None:
             last.add_late(changed)
         if cache is not None:

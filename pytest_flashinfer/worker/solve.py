@@ -6,8 +6,9 @@ and inputs the judge compares by itself.
 
 A call's request: `inputs`, a list of `{"slot": ...}`, `{"value": plain}` or `{"float": text}`; `outputs`, a list of
 `{"name", "live": slot, "snap": slot, "scalar", "optional", "also", "inplace"}`; `timed`. The reply: `problems`,
-`missing`, `host_seconds`. `live` is the destination, or for value-returning solutions the place of a second reading;
-`snap` is filled on the caller's stream as soon as the call returns.
+`missing`, `host_seconds`, and `compiled`, what Triton compiled: rows of kernel, seconds, constants. `live` is the
+destination, or for value-returning solutions the place of a second reading; `snap` is filled on the caller's stream as
+soon as the call returns.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pytest_flashinfer.build.registry import load
 from pytest_flashinfer.worker import cudart, results
 from pytest_flashinfer.worker.caller import Caller
 from pytest_flashinfer.worker.clock import Cache, Clock, open_clock
+from pytest_flashinfer.worker.compilations import Compilations
 from pytest_flashinfer.worker.memory import DTYPES, Memory
 from pytest_flashinfer.worker.timing import warm_up
 
@@ -53,6 +55,7 @@ class Solution:
         self.clocks = clocks
         self.caller = caller  # None on the CPU
         self.held: Held = []  # outputs and values of the last call
+        self.compilations = Compilations()
 
 
 @functools.cache
@@ -104,6 +107,7 @@ def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     arguments = [_argument(each, memory) for each in request["inputs"]]
     targets = [memory.tensor(output["live"]) for output in outputs] if kernel.destination else []
     before, kernel.held = kernel.held, []
+    kernel.compilations.listen()
     start = _NOW()
     result = _enter(kernel, request["timed"], [*arguments, *targets])
     seconds = _NOW() - start
@@ -119,7 +123,8 @@ def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     _reread(kernel, memory)
     if sum(output["bytes"] for output in outputs) > _HELD:
         kernel.held = []
-    return {"problems": problems, "missing": missing, "host_seconds": seconds}
+    compiled = kernel.compilations.take()
+    return {"problems": problems, "missing": missing, "host_seconds": seconds, "compiled": compiled}
 
 
 def _warm(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:

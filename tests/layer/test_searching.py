@@ -155,13 +155,14 @@ class Item(SimpleNamespace):
         self.getparent = lambda _: file
 
 
-def search(*, item=None, definition=ROWS, listed=(), **options):
+def search(*, item=None, definition=ROWS, listed=(), solution=None, **options):
     options = {"layouts": "contiguous", "examples": 30, "seconds": 30.0, "seed": 1, "save_failures": False} | options
     progress = SimpleNamespace(step=lambda text: None, clear=lambda: None)
     session = SimpleNamespace(
         options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress
     )
-    return SizeSearch(item or Item(), definition, listed, session)
+    solution = solution or SimpleNamespace(took={}, compiled=[])
+    return SizeSearch(item or Item(), definition, listed, session, solution)
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ class FakeKernel:
             if self.error is not None and number == self.after:
                 raise self.error
             outputs = {"y": each.values["x"] * each.values["scale"]}
-            yield SimpleNamespace(outputs=outputs, violations=(), log=f"call {number}\n", span=None)
+            yield SimpleNamespace(outputs=outputs, violations=(), log=f"call {number}\n", span=None, compiled=())
         if self.error is not None and self.after >= len(CASES):
             raise self.error
 
