@@ -7,11 +7,14 @@ import re
 
 HEAD, TAIL = 32_768, 32_768  # bytes kept of the beginning and of the end
 _CHUNK = 1 << 16
-_CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]|[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]|[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Return `text` with control characters spelled out: it is printed to a terminal, and others wrote it."""
+    """Return `text` with control characters spelled out, and halves of characters, which no terminal takes.
+
+    It is printed to a terminal, and others wrote it.
+    """
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
