@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.data.model import Workload
+    from pytest_flashinfer.huge import HugeSizes
     from pytest_flashinfer.inputs.recipe import Recipe
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judging import Compare
@@ -53,6 +54,17 @@ def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, compare: C
             compare(call, reference.admitted(call.case))
 
     search.run(check)
+
+
+@pytest.mark.slow
+def test_huge(solution: UnderTest, cases: Cases, reference: Answers, compare: Compare, huge: HugeSizes) -> None:
+    """Tensors of more than 2**31 elements do not break it. With --fib-huge only, and where memory allows."""
+
+    def check(axes: Mapping[str, int], recipe: Recipe) -> None:
+        for call in huge.calls(solution, cases.drawn(axes, recipe, repeat=False)):
+            compare(call, reference.admitted(call.case))
+
+    huge.run(check)
 
 
 @pytest.mark.benchmark(timer=stopwatch.now)

@@ -67,6 +67,7 @@ class DefinitionFile(pytest.Module):
             "solution": not self.solutions,
             "workload": not self.workloads,
             "reference": self.definition is None,
+            "huge": not self.config.stash[SESSION].options.huge,
         }
         if any(absent.get(argument, False) for argument in wanted):
             return  # pytest would make a skipped item of an empty parameter set; there is nothing to run here

@@ -134,6 +134,13 @@ DECLARATIONS: tuple[Declaration, ...] = (
         choices=("contiguous", "strided"),
     ),
     Declaration(
+        "huge",
+        "bool",
+        "add test_huge, marked slow: sizes at which a tensor has more than 2**31 elements, where memory allows",
+        default=False,
+        flag=True,
+    ),
+    Declaration(
         "save_failures",
         "bool",
         "append the workload line of a failure that test_sizes found to the definition's workloads",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.session import FibSession
 
 _ITEM: Final = re.compile(r"^(?P<file>.+\.json)::(?P<check>\w+)(\[(?P<solution>[^-\]]*))?")
-_OF_A_SOLUTION: Final = frozenset({"test_correct", "test_sizes", "test_speed"})
+_OF_A_SOLUTION: Final = frozenset({"test_correct", "test_sizes", "test_huge", "test_speed"})
 ONLY: Final = "fib_benchmark_only"
 
 

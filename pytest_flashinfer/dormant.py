@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MARKS = (
     "definition(name, op_type): what a kernel test belongs to; select with -m \"definition(op_type='gemm')\"",
     "solution(name, author, language): the solution under test",
+    "slow: takes long; test_huge is (--fib-huge)",
     "fib_min_speedup(factor): the speedup over the reference that test_speed of a definition has to reach",
     "fib_threshold(share): the difference from --fib-baseline that matters for a definition, 0.05 for 5 %",
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.huge import HugeSizes
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judging import Compare
@@ -172,3 +173,17 @@ def search(
 
     listed = fib_session.catalogue.listed(definition_file.path)
     return SizeSearch(request.node, definition, listed, fib_session, solution)
+
+
+@pytest.fixture
+def huge(
+    request: pytest.FixtureRequest,
+    fib_session: FibSession,
+    definition_file: DefinitionFile,
+    reference: Answers,
+) -> HugeSizes:
+    """Call a solution at sizes beyond 2**31 elements."""
+    from pytest_flashinfer.huge import HugeSizes
+
+    listed = fib_session.catalogue.listed(definition_file.path)
+    return HugeSizes(request.node, fib_session, listed, reference)

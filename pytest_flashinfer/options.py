@@ -42,6 +42,7 @@ class Options:
     examples: int
     seconds: float
     layouts: str
+    huge: bool
     save_failures: bool
     policy: str
     cache: str

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 Case = tuple[dict[str, int], Recipe]
 _Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from the plain recipe
 _EDGES: Final = 64
-_OFFSETS: Final = 1 << 31
 _FIRST: Final = ("stale_nan", "shared", "empty")  # where calls are slow, few cases are tried
 _FIRST_LONG: Final = 4
 _TELLING: Final = ("zero_rows", "tiny", "large", "negative", "ties", "big_row")
@@ -42,32 +41,6 @@ def edge_cases(
         if len(cases) >= limit:
             break
     return cases
-
-
-def crossing_cases(definition: Definition, max_elements: int) -> list[Case]:
-    """Return, for each free axis, the least case in which some tensor has more than 2**31 elements.
-
-    There 32-bit offsets overflow. Cases of more than `max_elements` elements in all are left out: for most
-    definitions and cards that is all of them.
-    """
-    grid = grid_of(definition, (), max_elements)
-    cases: list[Case] = []
-    for name in grid.contract.free:
-        low, high = grid.lowest(name), 1 << 31
-        while low < high:  # the least size that crosses, for the largest tensor grows with the axis
-            middle = (low + high) // 2
-            low, high = (low, middle) if _largest(grid, name, middle) > _OFFSETS else (middle + 1, high)
-        case = _case(grid, {**grid.base, name: low}, {}, len(cases))
-        if case is not None and _largest(grid, name, low) > _OFFSETS:
-            cases.append(case)
-    return cases
-
-
-def _largest(grid: Grid, name: str, value: int) -> int:
-    try:
-        return grid.largest(grid.settled({**grid.base, name: value}))
-    except InputsError:
-        return 0
 
 
 def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed: int) -> Case | None:

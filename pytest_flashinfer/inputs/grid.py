@@ -140,15 +140,19 @@ class Grid:
 
     def elements(self, axes: Mapping[str, Any]) -> int:
         """Return how many elements all inputs and outputs have; unknown axes count as 1."""
-        return sum(self._each(axes))
+        return sum(self.each(axes).values())
 
     def largest(self, axes: Mapping[str, Any]) -> int:
         """Return how many elements the largest input or output has."""
-        return max(self._each(axes), default=0)
+        return max(self.each(axes).values(), default=0)
 
-    def _each(self, axes: Mapping[str, Any]) -> list[int]:
-        every = (*self.contract.dims.values(), *self.contract.output_dims.values())
-        return [math.prod(1 if n is None else n for n in shape_of(trees, axes)) if trees else 1 for trees in every]
+    def each(self, axes: Mapping[str, Any]) -> dict[str, int]:
+        """Return how many elements every input and output has, by name."""
+        every = {**self.contract.dims, **self.contract.output_dims}
+        return {
+            name: math.prod(1 if n is None else n for n in shape_of(trees, axes)) if trees else 1
+            for name, trees in every.items()
+        }
 
     @cached_property
     def budget(self) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 def describe(mask: torch.Tensor) -> str:
@@ -18,10 +15,19 @@ def describe(mask: torch.Tensor) -> str:
             text = _edge(mask.transpose(0, axis).flatten(1), word, count)
             if text:
                 return text
-    first = mask.nonzero()[0].tolist()
+    first = _first(mask)
     if mask.dim() == 1 and bool(mask[total - count :].all()):
         return f"last {count} of {total} elements never written" if count > 1 else "last element never written"
     return f"{count} of {total} elements never written, first at {first}"
+
+
+def _first(mask: torch.Tensor) -> list[int]:
+    """Return where the first true element is; `nonzero` of torch takes no more than 2**31 elements on a card."""
+    left, place = int(mask.flatten().view(torch.uint8).argmax()), []
+    for size in reversed(mask.shape):
+        left, index = divmod(left, size)
+        place.append(index)
+    return place[::-1]
 
 
 def _edge(slices: torch.Tensor, word: str, count: int) -> str:

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.inputs.edges import crossing_cases
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.recipe import Recipe
@@ -66,12 +65,6 @@ def test_a_strided_layout_is_tried_when_it_is_asked_for():
     layouts = [recipe.layout for _, recipe in edge_cases(STEP, layouts=("contiguous", "strided"))]
     assert layouts.index("strided") < 5
     assert {recipe.layout for _, recipe in edge_cases(STEP)} == {"contiguous"}
-
-
-def test_sizes_beyond_32_bit_offsets_only_where_memory_allows():
-    assert crossing_cases(RAGGED, 1 << 30) == []
-    (axes, _), *_ = crossing_cases(RAGGED, 1 << 36)
-    assert 2**31 < grid_of(RAGGED).largest(axes) <= 2**31 + 16
 
 
 @pytest.mark.parametrize("definition", [RAGGED, PAGED_DECODE, TABLE], ids=lambda d: d.name)

@@ -1,0 +1,34 @@
+"""Which part of an output was never written, in words."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_flashinfer.worker.unwritten import describe
+
+
+def mask(*size, at=()):
+    made = torch.zeros(size, dtype=torch.bool)
+    for place in at:
+        made[place] = True
+    return made
+
+
+@pytest.mark.parametrize(
+    ("unwritten", "text"),
+    [
+        (mask(2, 3, at=[0, 1]), "never written"),
+        (mask(4, 3, at=[3]), "last row never written"),
+        (mask(4, 3, at=[2, 3]), "last 2 of 4 rows never written"),
+        (mask(4, 3, at=[(slice(None), 2)]), "last column never written"),
+        (mask(6, at=[5]), "last element never written"),
+        (mask(6, at=[4, 5]), "last 2 of 6 elements never written"),
+        (mask(6, at=[1, 5]), "2 of 6 elements never written, first at [1]"),
+        (mask(4, 3, 5, at=[(1, 2, 3), (3, 0, 0)]), "2 of 60 elements never written, first at [1, 2, 3]"),
+        (mask(3, 4, at=[(0, 0)]).T, "1 of 12 elements never written, first at [0, 0]"),
+        (mask(3, 4, at=[(1, 2), (2, 0)]).T, "2 of 12 elements never written, first at [0, 2]"),
+    ],
+)
+def test_what_was_left_is_described(unwritten, text):
+    assert describe(unwritten) == text
