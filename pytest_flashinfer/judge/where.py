@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.worker.unwritten import count_true
+
 if TYPE_CHECKING:
     import torch
 
@@ -12,7 +14,7 @@ _MANY = 2 / 3  # misses spread over more than this share of an axis say nothing 
 
 def describe(bad: torch.Tensor) -> str:
     """Return one line about the places where `bad` (bool, any shape) is true; empty where there is nothing to say."""
-    total = int(bad.sum())
+    total = count_true(bad)
     if total == 0 or bad.ndim == 0:
         return ""
     if total == bad.numel():

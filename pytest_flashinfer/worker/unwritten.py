@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import torch
 
+_PART = 1 << 26  # elements
+
 
 def describe(mask: torch.Tensor) -> str:
     """Describe the true elements of a bool mask in the shape of the output: `last row never written`."""
-    count, total = int(mask.sum()), mask.numel()
+    count, total = count_true(mask), mask.numel()
     if count == total:
         return "never written"
     if mask.dim() > 1:
@@ -15,19 +17,16 @@ def describe(mask: torch.Tensor) -> str:
             text = _edge(mask.transpose(0, axis).flatten(1), word, count)
             if text:
                 return text
-    first = _first(mask)
+    at = mask.flatten().view(torch.uint8).argmax()  # on a card, nonzero takes no more than 2**31 elements
+    first = [int(index) for index in torch.unravel_index(at, tuple(mask.shape))]  # type: ignore[no-untyped-call]
     if mask.dim() == 1 and bool(mask[total - count :].all()):
         return f"last {count} of {total} elements never written" if count > 1 else "last element never written"
     return f"{count} of {total} elements never written, first at {first}"
 
 
-def _first(mask: torch.Tensor) -> list[int]:
-    """Return where the first true element is; `nonzero` of torch takes no more than 2**31 elements on a card."""
-    left, place = int(mask.flatten().view(torch.uint8).argmax()), []
-    for size in reversed(mask.shape):
-        left, index = divmod(left, size)
-        place.append(index)
-    return place[::-1]
+def count_true(mask: torch.Tensor) -> int:
+    """Count in parts: a sum makes 64-bit integers of all elements first."""
+    return sum(int(part.sum()) for part in mask.flatten().split(_PART))
 
 
 def _edge(slices: torch.Tensor, word: str, count: int) -> str:
