@@ -18,7 +18,7 @@ def describe(mask: torch.Tensor) -> str:
             if text:
                 return text
     at = mask.flatten().view(torch.uint8).argmax()  # on a card, nonzero takes no more than 2**31 elements
-    first = [int(index) for index in torch.unravel_index(at, tuple(mask.shape))]  # type: ignore[no-untyped-call]
+    first = [int(index) for index in torch.unravel_index(at, tuple(mask.shape))]
     if mask.dim() == 1 and bool(mask[total - count :].all()):
         return f"last {count} of {total} elements never written" if count > 1 else "last element never written"
     return f"{count} of {total} elements never written, first at {first}"
@@ -26,7 +26,8 @@ def describe(mask: torch.Tensor) -> str:
 
 def count_true(mask: torch.Tensor) -> int:
     """Count in parts: a sum makes 64-bit integers of all elements first."""
-    return sum(int(part.sum()) for part in mask.flatten().split(_PART))
+    flat = mask.flatten()
+    return sum(int(flat[start : start + _PART].sum()) for start in range(0, flat.numel(), _PART))
 
 
 def _edge(slices: torch.Tensor, word: str, count: int) -> str:

@@ -72,6 +72,7 @@ INI_VALUES = [
     ("fib_policy", "none"),
     ("fib_seed", "x"),
     ("fib_save_failures", "maybe"),
+    ("fib_huge", "maybe"),
     ("fib_require_gpu", "2"),
 ]
 
@@ -109,6 +110,7 @@ fib_layouts = strided
 fib_policy = custom-kernel
 fib_cache = warm
 fib_save_failures = false
+fib_huge = false
 fib_require_gpu = false
 fib_traces = traces
 fib_resume = false
