@@ -122,10 +122,10 @@ class Nursery:
         """End the server; it takes its workers along."""
         self.channel.sock.close()
         self._abandon()
-        try:
-            self.process.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:  # it is still importing torch
-            os.kill(self.process.pid, signal.SIGKILL)
+        try:  # before it has said that torch is imported it does not look, and has nobody to take along
+            self.process.wait(timeout=0.0 if self.search is None else 2.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
             self.process.wait()
         self._log.close()
 

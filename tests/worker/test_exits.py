@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -287,3 +288,12 @@ def test_a_fork_server_that_cannot_be_started_is_said_and_tried_again(lab, tmp_p
     finally:
         lab.close()
         pool.close()
+
+
+def test_a_fork_server_that_is_not_needed_is_not_waited_for(tmp_path):
+    """A run of validation alone ends before torch is imported."""
+    pool = Pool("cpu", cache=tmp_path / "cache")
+    start = time.monotonic()
+    pool.close()
+    assert time.monotonic() - start < 2.0
+    assert pool._nursery.process.returncode == -signal.SIGKILL
