@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 pytest_plugins = ["pytester"]
 for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
     os.environ.pop(name, None)  # the runs inside of tests are not those whose log and summary people read
+for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
+    del os.environ[name]  # nor are they parts of the run that these tests may be spread over
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

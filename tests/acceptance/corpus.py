@@ -1,4 +1,4 @@
-"""Run a corpus of solutions through the real plugin once, as users would, in two processes; read the verdicts."""
+"""Run a corpus of solutions through the real plugin once, as users would; read the verdicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def run_plugin(root: Path, *options: str, timeout: float = 1800) -> tuple[dict[s
         "pytest",
         "--fib-solutions=solutions",
         f"--junitxml={report}",
-        "-n2",
         "-p",
         "no:cacheprovider",
         *options,

@@ -65,11 +65,11 @@ RUNNABLE = [entry for entry in MANIFEST if entry["needs"] == "cpu" or HAS_CARD]
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+def verdicts(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[str, Verdict]:
     """Run the whole corpus in one run of the plugin, as a user would; one bad solution must not spoil the next."""
     root = tmp_path_factory.mktemp("cheats")
     lay_out(root, RUNNABLE)
-    return run_plugin(root, "--fib-timeout=3", "--fib-scope=full", "--fib-seconds=2")[0]
+    return run_plugin(root, processes, "--fib-timeout=3", "--fib-scope=full", "--fib-seconds=2")[0]
 
 
 @pytest.mark.parametrize("entry", RUNNABLE, ids=lambda entry: entry["file"])
@@ -84,10 +84,10 @@ def test_verdict(entry: dict[str, Any], verdicts: dict[str, Verdict]) -> None:
 
 
 @pytest.mark.gpu
-def test_library_calls_fail_under_the_policy(tmp_path: Any) -> None:
+def test_library_calls_fail_under_the_policy(tmp_path: Any, processes: str) -> None:
     entries = [entry for entry in MANIFEST if notes(entry, "policy") or entry["file"].startswith(("230", "231"))]
     lay_out(tmp_path, entries)
-    verdicts, output = run_plugin(tmp_path, "--fib-policy=custom-kernel", "--fib-seconds=2")
+    verdicts, output = run_plugin(tmp_path, processes, "--fib-policy=custom-kernel", "--fib-seconds=2")
     for entry in entries:
         verdict = verdicts[entry["file"].removesuffix(".py")]
         assert bool(verdict.failed) == (entry["expect"] == "FAIL"), (entry["file"], verdict.message, output[-3000:])

@@ -30,17 +30,17 @@ def lay_out(root: Path, only: set[str] | None = None) -> None:
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+def verdicts(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[str, Verdict]:
     root = tmp_path_factory.mktemp("planted")
     lay_out(root)
-    return run_plugin(root, "-k", "test_sizes", "--fib-seconds=30")[0]
+    return run_plugin(root, processes, "-k", "test_sizes", "--fib-seconds=30")[0]
 
 
 @pytest.fixture(scope="module")
-def strided(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+def strided(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[str, Verdict]:
     root = tmp_path_factory.mktemp("strided")
     lay_out(root, STRIDED_ONLY | {name_of(entry) for entry in MANIFEST if entry["correct"]})
-    return run_plugin(root, "-k", "test_sizes", "--fib-layouts=strided", "--fib-seconds=5")[0]
+    return run_plugin(root, processes, "-k", "test_sizes", "--fib-layouts=strided", "--fib-seconds=5")[0]
 
 
 @pytest.mark.parametrize("entry", [e for e in MANIFEST if name_of(e) not in STRIDED_ONLY], ids=name_of)

@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from tests.plugin.repository import Repository
+from tests.within import failures_by_folder, fork_servers, one_fork_server  # noqa: F401 - every run here has them
 
 RANDOM = {"type": "random"}
 
@@ -31,7 +32,7 @@ class Forms:
         self.repository.solve(name, dedent(source), of=of, destination=destination)
 
     def run(self, *options):
-        return self.repository.run("--fib-scope=full", *options, apart=True, timeout=300)
+        return self.repository.run("--fib-scope=full", *options)
 
 
 @pytest.fixture(scope="session")

@@ -1,81 +1,12 @@
-"""A small data set for every test of the plugin.
-
-Most runs happen in this process (`pytester`). pytester forgets the modules that an inner run imported, and neither
-torch nor the plugin's own state survives being imported twice, so they are loaded here, before the first run.
-"""
+"""A small data set for every test of the plugin; most runs happen in this process (`pytester`)."""
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections import defaultdict
-from types import SimpleNamespace
-from typing import Any, ClassVar
-
-import hypothesis.strategies  # noqa: F401
-import jsonschema  # noqa: F401
-import numpy as np  # noqa: F401
 import pytest
-import torch  # noqa: F401
-from hypothesis.database import InMemoryExampleDatabase
 
-from pytest_flashinfer import collect, fixtures, judging, making, search, searching, session, timing  # noqa: F401
-from pytest_flashinfer.worker import kernel, pool  # noqa: F401
-from pytest_flashinfer.worker.nursery import Nursery
+from tests.within import failures_by_folder, fork_servers, one_fork_server  # noqa: F401 - every run here has them
 
 from .repository import QUICK, Repository
-
-
-class Shared(pool.Pool):
-    """A pool whose fork-server is that of all runs within this process: each start of one imports torch."""
-
-    servers: ClassVar[dict[str, Nursery]] = {}
-    numbers = itertools.count(1)
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._numbers = self.numbers
-
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.close()
-        self._workers.clear()
-        self._warm.clear()
-
-
-def living_server(device: str, *arguments: Any) -> Nursery:
-    server = Shared.servers.get(device)
-    if server is None or server.gone:
-        server = Shared.servers[device] = Nursery(device, *arguments)
-    return server
-
-
-class ByFolder:
-    """Hypothesis' settings for runs within this process: each folder has a database of its own, as on disk."""
-
-    folders: ClassVar[dict[str, InMemoryExampleDatabase]] = defaultdict(InMemoryExampleDatabase)
-
-    @property
-    def database(self) -> InMemoryExampleDatabase:
-        return self.folders[os.getcwd()]  # noqa: PTH109 - a key
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _failures_of_one_folder_are_not_those_of_another():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searching, "hypothesis", SimpleNamespace(settings=SimpleNamespace(default=ByFolder())))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_fork_server():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "Nursery", living_server)
-        patch.setattr(pool, "Pool", Shared)
-        yield
-    for server in Shared.servers.values():
-        server.close()
-    Shared.servers.clear()
 
 
 @pytest.fixture

@@ -34,7 +34,14 @@ def test_outcomes(done):
     assert done.code == 1
     outcomes = done.outcomes()
     assert len(outcomes) == 13
+    assert done["test_schema"].outcome == "passed"
     assert {name for name, outcome in outcomes.items() if outcome != "passed"} == set(done.outcomes("[wrong"))
+
+
+def test_the_seed_of_the_header_replays_what_any_process_found(done):
+    seeds = re.findall(r"--fib-seed=(\d+)", done.output)
+    assert len(seeds) > 2
+    assert len(set(seeds)) == 1
 
 
 def test_a_solution_stays_in_one_process(done):

@@ -1,6 +1,5 @@
 """pytest's own options keep their meaning."""
 
-import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -85,18 +84,6 @@ def test_junit(mixed):
     suite = ET.parse(mixed.root / "junit.xml").getroot().find("testsuite")
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     assert done["test_correct[b_wrong"].properties["fib_solution"] == "b_wrong"
-
-
-def test_distributed(mixed):
-    """Under xdist each worker has its own processes; both draw the same seed, so the ids agree."""
-    mixed.sizes(4, 16)
-    done = mixed.run("-k", "test_correct or test_schema", "-n", "2", "--fib-scope=full", apart=True)
-    assert done.code == 1
-    assert sorted(done.outcomes("[").values()) == ["failure"] * 2 + ["passed"] * 4
-    assert done["test_schema"].outcome == "passed"
-    seeds = re.findall(r"--fib-seed=(\d+)", done.output)
-    assert len(seeds) > 2
-    assert len(set(seeds)) == 1, "that of the header replays what any process found"
 
 
 def test_quiet_run_has_no_header(mixed, kernels):

@@ -16,7 +16,7 @@ def blocks(text):
 
 
 def steps():
-    return dict(re.findall(r'^step "([^"]+)" "(.*)"$', GATE, re.MULTILINE))
+    return dict(re.findall(r'^ *step "([^"]+)" "(.*)"$', GATE, re.MULTILINE))
 
 
 def test_the_first_two_commands_of_readme_are_what_the_gate_runs():
