@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -87,9 +86,9 @@ def test_a_plain_function_is_bound_and_concurrent_builds_agree(built, cache):
 def test_the_second_build_takes_the_library_from_the_cache(built, cache, tmp_path):
     import torch
 
-    start = time.perf_counter()
+    before = os.times()
     kernel = load(request(SOURCES, cache), tmp_path)
-    assert time.perf_counter() - start < 1
+    assert sum(os.times()[:4]) - sum(before[:4]) < 1, "seconds of a processor: others may keep it busy"
     y = torch.empty(2, 8)
     kernel.function(torch.ones(2, 8), torch.ones(8), y)
     assert y.tolist() == [[2.0] * 8] * 2

@@ -62,7 +62,7 @@ def root(tmp_path_factory):
     repository.sizes(4)
     for name, source in SOURCES.items():
         repository.solve(name, source, target_hardware=["cpu"])
-    done = repository.run("--fib-traces=traces", "-k", "test_correct or test_speed", timeout=300)
+    done = repository.run("--fib-traces=traces", "-k", "test_correct or test_speed")
     assert done.code == 1, done.output
     return repository.root
 

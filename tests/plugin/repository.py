@@ -144,7 +144,7 @@ class Repository:
         document["sources"] = [{"path": "main.py", "content": source}]
         return self.write(f"solutions/{author}/{of}/{name}.json", json.dumps(document, indent=2))
 
-    def run(self, *options: str, apart: bool = False, timeout: float = 120) -> Finished:
+    def run(self, *options: str, apart: bool = False, timeout: float = 300) -> Finished:
         """Run pytest on this folder, in this process or, with `apart`, in one of its own."""
         report = self.root / "junit.xml"
         report.unlink(missing_ok=True)
