@@ -530,10 +530,10 @@ def test_calls_ahead_may_write_to_their_inputs_and_outputs(lab):
 
 
 def test_calls_ahead_end_in_time(lab):
-    runner = lab.build("import time\ndef run(x):\n    time.sleep(0.3)\n    return x + 0\n", destination=False)
+    runner = lab.build("import time\ndef run(x):\n    time.sleep(0.4)\n    return x + 0\n", destination=False)
     start = time.monotonic()
     runner.warm({"x": lab.randn(4, 8)}, [Y], "cold")
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 2, "two batches alone would take 2.4 s"
 
 
 def test_a_call_ahead_that_fails_says_why(lab):
