@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.own_inputs import OwnInputs
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
-SMALL_BYTES = 1 << 24  # inputs up to this size are called more often, and all truths of theirs are found in full
+SMALL_BYTES = 1 << 24  # inputs up to this size are called more often, each time with contents of their own
 LARGEST_BYTES = 1 << 30  # inputs above this size are held twice and no more
 
 
@@ -120,23 +120,25 @@ class Cases:
     def timed(self, workload: Workload, rounds: int) -> Iterator[Case]:
         """Yield `rounds` cases, each with contents not seen before.
 
-        Where finding their truths would take long, all but one, of a place that nobody can guess, borrow the bound of
-        the first case; where they cannot, or take too much memory, two contents take turns.
+        All but one, of a place that nobody can guess, borrow the bound of the first case, for finding truths takes
+        time. That one has contents seen before where the inputs are large. Outputs that cannot borrow have truths of
+        their own where the inputs are small; else, and where they take too much memory, two contents take turns.
         """
         case = first = self.first(workload)
         own = self._own(case)
-        (other,) = self._variants(first, self.kinds[:1])
         small = first.nbytes <= SMALL_BYTES and len(self.kinds) > 1
-        if not small and (first.nbytes > LARGEST_BYTES or not all(map(_borrows, first.definition.outputs.values()))):
+        borrows = all(map(_borrows, first.definition.outputs.values()))
+        (other,) = self._variants(first, self.kinds[:1])
+        if not small and (first.nbytes > LARGEST_BYTES or not borrows):
             yield from itertools.islice(itertools.cycle((other, first)), rounds)
             return
         judged = self._derive(f"judged {workload.uuid}") % rounds
         for number in range(rounds):
-            if small or number != judged:
-                case = self._variant(case, "fresh", f"timed {number}", own)
-                yield case if small else replace(case, lender=first)
-            else:
+            if number == judged and not small:
                 yield other
+                continue
+            case = self._variant(case, "fresh", f"timed {number}", own)
+            yield replace(case, lender=first) if borrows and number != judged else case
 
     def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
         waiting = [name for name in open_constants(self.definition) if name not in axes]
