@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .tolerance import Tolerance
     from .truth import OutputTruth
 
-CHUNK = 1 << 20  # elements: some eight float64 temporaries of a chunk stay below 64 MiB
+CHUNK = 1 << 22  # elements: some eight float64 temporaries of a chunk stay at 256 MiB
 CACHED = 1 << 16  # elements on the CPU, whose caches hold as many
 
 
