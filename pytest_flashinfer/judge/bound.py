@@ -10,6 +10,7 @@ SIGMAS = 6.0  # honest errors are sums of many roundings: one in 10^9 exceeds th
 FLOAT32_UNIT = 16 / SIGMAS * 2.0**-24  # noise of one float32 operation: 16 roundings at the bound
 FLOAT64_UNIT = 16 / SIGMAS * 2.0**-53
 _TINY = 1e-300
+_HOPELESS = 1e60  # the square of a relative error
 _HALF_ULP = 0.5 * (1 + 2.0**-5)  # one rounding to nearest, and a little for approximated functions
 _HELD_INSIDE = 3.0  # roundings of operands held in 16 bits, where few terms make a row and one element has the largest
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
@@ -42,7 +43,7 @@ def least(squares: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
     relative error is meant to be its own. What no run changes is exact.
     """
     usual = (squares / sizes.clamp_min(_TINY)).median(dim=1, keepdim=True).values
-    return torch.where(squares > 0, sizes * usual.clamp_min(FLOAT32_UNIT**2), 0.0)
+    return torch.where(squares > 0, sizes * usual.clamp(FLOAT32_UNIT**2, _HOPELESS), 0.0)
 
 
 def allowance(wide: torch.Tensor, squares: torch.Tensor, runs: int, dtype: str) -> torch.Tensor:

@@ -75,7 +75,7 @@ def _jitted(text: str) -> Iterator[str]:
     """Yield functions that are decorated to become kernels, and those that are made one by a call: `triton.jit(f)`."""
     try:
         tree = ast.parse(text)
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # before Python 3.12 a null character is the latter
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and any(map(_makes_kernels, node.decorator_list)):

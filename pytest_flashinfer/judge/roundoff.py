@@ -46,7 +46,7 @@ def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | f
     terms = torch.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0)
     spread = terms.std(dim=axes, keepdim=True) / terms.mean(dim=axes, keepdim=True).clamp_min(_TINY)
     share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
-    more = share * (min(count, _THREAD) / 64 + max(count - _THREAD, 0) / 512)
+    more = share * (min(count, _THREAD) / 64 + max(count - _THREAD, 0) / 256)
     return more if more.ndim == result.ndim else more.reshape(result.shape)
 
 

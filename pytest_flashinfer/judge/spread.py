@@ -90,8 +90,15 @@ class Spread:
             if name in self.unsure:
                 self.unsure[name] |= value != wide
                 continue
-            square = torch.nan_to_num(value.to(self.dtype) - wide, nan=0.0, posinf=0.0, neginf=0.0).square()
+            far = self._far
+            apart = torch.nan_to_num(value.to(self.dtype) - wide, nan=far, posinf=far, neginf=far).clamp_(-far, far)
+            square = apart.square_().masked_fill_(~wide.isfinite(), 0.0)
             self.squares[name] = self.squares[name] + square if name in self.squares else square
+
+    @property
+    def _far(self) -> float:
+        """How far a run is followed: where a rounding decides between 0, 10^300 and infinity there is no bound."""
+        return 1e100 if self.dtype is torch.float64 else 1e18
 
     def unsure_rows(self) -> dict[int, torch.Tensor]:
         """Return, per length of the leading axis, the rows in which the order of values is a matter of rounding.

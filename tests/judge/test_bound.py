@@ -6,10 +6,13 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pytest_flashinfer.judge import bound
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, inadmissible
 
 from . import kernels
 
@@ -70,3 +73,46 @@ def test_zero_rows_stay_zero() -> None:
     truth = evaluate(kernels.rmsnorm, {"x": x, "w": w}, {"y": OutputSpec("bfloat16", (2, 64))}).outputs["y"]
     assert compare(torch.zeros(2, 64).bfloat16(), truth).ok
     assert not compare(torch.full((2, 64), 1e-30).bfloat16(), truth).ok
+
+
+@given(
+    squares=st.lists(st.sampled_from([0.0, 1e-20, 1.0, 1e76, 1e200, 4e200]), min_size=1, max_size=24),
+    sizes=st.lists(st.sampled_from([0.0, 1e-30, 1.0, -2.5, 3e38]), min_size=1, max_size=24),
+    columns=st.integers(1, 4),
+    dtype=st.sampled_from(["float32", "bfloat16", "float16", "float64"]),
+)
+def test_a_bound_is_never_nan(squares: list[float], sizes: list[float], columns: int, dtype: str) -> None:
+    count = min(len(squares), len(sizes)) // columns * columns
+    noise, wide = (torch.tensor(x[:count], dtype=torch.float64).reshape(-1, columns) for x in (squares, sizes))
+    limit = bound.allowance(wide, noise, 4, dtype)
+    assert not bool(limit.isnan().any())
+    assert bool((limit >= 0).all())
+
+
+def attention_to_one_key(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    logits = q.float() @ k.float().T
+    return (torch.exp(logits - torch.logsumexp(logits, -1, keepdim=True)) @ v.float()).to(v.dtype)
+
+
+def test_where_a_rounding_decides_everything_an_honest_kernel_is_not_accused() -> None:
+    generator = torch.Generator().manual_seed(3)
+    q, k, v = (size * torch.randn(1, 8, generator=generator) for size in (1e6, 1e6, -1.7e6))  # exponents of 10^12
+    truth = evaluate(attention_to_one_key, {"q": q, "k": k, "v": v}, {"y": OutputSpec("float32", (1, 8))})
+    found = compare(v.clone(), truth.outputs["y"])
+    assert found.ok, found.text
+    assert "off by more than its largest value" in str(inadmissible(truth))
+
+
+def test_zeros_throughout_are_a_fair_test() -> None:
+    x = torch.zeros(3, 5)
+    truth = evaluate(lambda x: x.square() * 3, {"x": x}, {"y": OutputSpec("float32", (3, 5))})
+    assert inadmissible(truth) is None
+
+
+@pytest.mark.parametrize("columns", [32000, 128256])
+def test_the_library_s_own_softmax_of_ties_is_honest(columns: int) -> None:
+    x = torch.zeros(1, columns)
+    x[0, ::7] = 0.125
+    p = torch.softmax(x, -1)
+    found = compare(p, softmax_truth(x)["p"])
+    assert found.ok, found.text
