@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SHORT = 256  # terms of a sum that is not worth a look
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
 _TINY = 1e-300
+_SAMPLE, _FEW, _SAME = 64, 0.25, 1e-5
 
 
 def growth(length: int, *, products: bool = False) -> float:
@@ -30,8 +31,8 @@ def growth(length: int, *, products: bool = False) -> float:
 def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
     """Return, for long sums, what is to be added to `growth` where the terms of one are equal or nearly so.
 
-    Where terms differ by less than the steps in which the sum can be held, all of its roundings go one way. The shape
-    fits `result`.
+    Where terms differ by less than the steps in which the sum can be held, all of its roundings go one way; where they
+    have few values, the roundings of each value do. The shape fits `result`.
     """
     arg, axis = args[0], args[1] if len(args) > 1 else None
     exponents = step.name in ("_softmax", "_log_softmax", "logsumexp")
@@ -46,8 +47,25 @@ def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | f
     terms = torch.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0)
     spread = terms.std(dim=axes, keepdim=True) / terms.mean(dim=axes, keepdim=True).clamp_min(_TINY)
     share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
+    if len(axes) == 1:
+        share = torch.maximum(share, _tied(terms, axes[0]))
     more = share * (min(count, _THREAD) / 64 + max(count - _THREAD, 0) / 256)
     return more if more.ndim == result.ndim else more.reshape(result.shape)
+
+
+def _tied(terms: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return, along an axis that is kept, how much of a sum's roundings may go one way for terms that are equal.
+
+    That is the root of the sum over all values of their squared shares: 1 for one value, 0.9 where nine in ten terms
+    are equal, 1 over the root of their number for a few; 0 where a sample shows hardly any value twice.
+    """
+    places = torch.linspace(0, terms.shape[axis] - 1, _SAMPLE, device=terms.device).long()
+    ordered = terms.index_select(axis, places).movedim(axis, -1).sort(dim=-1).values
+    apart = ordered.diff(dim=-1) > _SAME * ordered[..., :-1].abs()  # noise keeps equal ones close
+    value = torch.nn.functional.pad(apart.cumsum(dim=-1), (1, 0))
+    shares = torch.zeros_like(ordered).scatter_add_(-1, value, torch.full_like(ordered, 1 / _SAMPLE))
+    tied = shares.square_().sum(dim=-1, keepdim=True).sqrt_().movedim(-1, axis)
+    return torch.where(tied >= _FEW, tied, 0.0)
 
 
 def top(arg: torch.Tensor, axis: Any) -> torch.Tensor:

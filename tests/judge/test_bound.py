@@ -109,10 +109,21 @@ def test_zeros_throughout_are_a_fair_test() -> None:
     assert inadmissible(truth) is None
 
 
+def plain_softmax(x: torch.Tensor) -> torch.Tensor:
+    weights = torch.exp(x - x.amax(-1, keepdim=True))
+    return weights / weights.sum(-1, keepdim=True)
+
+
 @pytest.mark.parametrize("columns", [32000, 128256])
-def test_the_library_s_own_softmax_of_ties_is_honest(columns: int) -> None:
-    x = torch.zeros(1, columns)
-    x[0, ::7] = 0.125
+@pytest.mark.parametrize("values", [1, 2, 3, 5, 12])
+def test_the_library_s_own_softmax_of_ties_is_honest(columns: int, values: int) -> None:
+    generator = torch.Generator().manual_seed(columns + values)
+    table = torch.randn(values, generator=generator)
+    x = table[torch.randint(values, (3, columns), generator=generator)]
+    x[2, ::10] = torch.randn(x[2, ::10].shape, generator=generator)  # nine in ten are equal, for one value
     p = torch.softmax(x, -1)
-    found = compare(p, softmax_truth(x)["p"])
-    assert found.ok, found.text
+    plain = evaluate(plain_softmax, {"x": x}, {"p": OutputSpec("float32", (3, columns))})
+    for truth in (softmax_truth(x)["p"], plain.outputs["p"]):
+        found = compare(p, truth)
+        assert found.ok, found.text
+        assert not compare(p * (1 + 2.0**-9), truth).ok
