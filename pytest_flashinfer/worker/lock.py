@@ -47,6 +47,7 @@ def card_lock(card: str, folder: Path | None = None, most: float = MOST_SECONDS)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
         yield waited
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # closing alone does not where a process was forked off meanwhile
         os.close(handle)
 
 

@@ -84,20 +84,25 @@ class Turns:
         assert self._first is not None
         assert self._second is not None
         hold(self._first, self.card, MOST_SECONDS, share=True)  # behind whoever times, or waits to
-        hold(self._second, self.card, MOST_SECONDS, share=True)
-        hold(self._first, self.card, 0, share=None)
+        try:
+            hold(self._second, self.card, MOST_SECONDS, share=True)
+        finally:
+            hold(self._first, self.card, 0, share=None)
         self._working = True
 
     def _leave(self) -> None:
         assert self._second is not None
         assert self.settle is not None
-        self.settle()
-        hold(self._second, self.card, 0, share=None)
-        self._working = False
+        try:
+            self.settle()
+        finally:  # a device that fails does no work any more: the others need not wait for this process's end
+            hold(self._second, self.card, 0, share=None)
+            self._working = False
 
     def _ready(self) -> bool:
-        if self._second is None:
-            with contextlib.suppress(LockedOut):  # timing says so; work does not need one
+        with contextlib.suppress(LockedOut):  # timing says so; work does not need one
+            if self._first is None:
                 self._first = opened(self.card, self.folder)
+            if self._second is None:
                 self._second = opened(f"{self.card} in use", self.folder)
         return self._second is not None

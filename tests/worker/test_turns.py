@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -137,3 +138,48 @@ def test_without_a_place_for_locks_work_goes_on_and_timing_says_so(tmp_path):
         own.give_way()
     with pytest.raises(LockedOut, match="cannot be opened"), own.alone():
         pytest.fail("without a lock")
+
+
+def test_a_device_that_fails_keeps_nobody_waiting(turns):
+    def fails():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    broken = turns(fails)
+    with pytest.raises(RuntimeError, match="illegal"), broken.working():
+        pass
+    with turns().alone(most=0.05):
+        pass
+
+
+def test_a_process_forked_off_meanwhile_does_not_keep_the_card(turns):
+    read, write = os.pipe()
+    with turns().alone():
+        child = os.fork()
+        if not child:
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+    try:
+        with turns().alone(most=0.05):
+            pass
+    finally:
+        os.close(write)
+        os.close(read)
+        os.waitpid(child, 0)
+
+
+def test_a_lock_that_cannot_be_made_costs_no_descriptors(turns, tmp_path):
+    mine = turns()
+    with mine.alone():
+        pass
+    (second,) = (path for path in tmp_path.iterdir() if not path.read_text())
+    second.unlink()
+    second.mkdir()
+    other = turns()
+    with other.working():
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with other.working():
+            pass
+    assert len(os.listdir("/proc/self/fd")) == before
