@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -32,3 +35,19 @@ def test_too_little_memory_is_one_line(error, sharers, hint):
 def test_other_errors_stay_what_they_are(error):
     with pytest.raises(type(error)), card().memory_needed():
         raise error
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_only_a_device_that_this_process_uses_is_waited_for(monkeypatch, used):
+    asked = []
+    fake = SimpleNamespace(is_initialized=lambda: used, synchronize=asked.append)
+    monkeypatch.setattr(torch, "cuda", fake)
+    assert card().turns.settle is not None
+    card().turns.settle()
+    assert asked == (["cuda:0"] if used else [])
+
+
+def test_torch_is_not_imported_to_wait_for_a_device(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch")
+    card().turns.settle()
+    assert "torch" not in sys.modules
