@@ -6,14 +6,13 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-
 from pytest_flashinfer.data.absent import missing_names
 from pytest_flashinfer.data.calling import DUMP, entry_source
 from pytest_flashinfer.inputs.dtypes import is_packed
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
+from pytest_flashinfer.judge.lending import LENT, lent
 from pytest_flashinfer.judge.truth import OutputSpec, Truth, inadmissible
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.kernel import cache_folder
@@ -21,14 +20,13 @@ from pytest_flashinfer.worker.kernel import cache_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    import torch
+
     from pytest_flashinfer.data.model import Definition
-    from pytest_flashinfer.judge.truth import OutputTruth
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.pool import Pool
 
 T = TypeVar("T")
-LENT = "native, with the bound of another call's contents"
-_LENT_MARGIN = 4.0
 KEPT_BYTES = 1 << 28  # of truths that are kept for the next solution
 _PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
@@ -81,7 +79,10 @@ class Answers:
         self._kept.move_to_end(case.key)
         if isinstance(found, ReferenceFailed):
             raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
-        return found
+        if case.lender is None:
+            return found
+        # This is made anew for each answer, since it has the inputs: with a truth that is kept they would be kept.
+        return replace(found, in_full=lambda: self.answer(replace(case, lender=None)))
 
     def admitted(self, case: Case) -> Truth:
         """Return the truth about a generated case. Raises ReferenceFailed where it would be no fair test as well."""
@@ -140,15 +141,16 @@ class Answers:
         return self._guarded(lambda: errands.check(self._live(), pairs, settings, self.timeout))
 
     def _borrowing(self, case: Case, lender: Case) -> Truth | ReferenceFailed:
-        """Take the native run for the truth, and of each output the lender's largest bound for its bound.
+        """Take the native run for the truth, and what the lender's bounds usually are for the bound.
 
         The native run and an honest kernel may both be off; contents that differ may need a little more than others.
+        Where some need far more, as rows do whose order is a matter of rounding, `Truth.in_full` says so.
         """
         bounds = self.answer(lender)
         found = self._ask(case, native=True)
         if isinstance(found, ReferenceFailed):
             return found
-        outputs = {name: _lent(each, bounds.outputs[name]) for name, each in found.outputs.items()}
+        outputs = {name: lent(each, bounds.outputs[name]) for name, each in found.outputs.items()}
         return replace(found, outputs=outputs, how=LENT)
 
     def _ask(self, case: Case, **options: Any) -> Truth | ReferenceFailed:
@@ -236,13 +238,6 @@ class Answers:
             self._oracle.close()
             self._oracle.worker.close()
         self._oracle = None
-
-
-def _lent(output: OutputTruth, lender: OutputTruth) -> OutputTruth:
-    if output.native is None or lender.allowance is None or not lender.allowance.numel():
-        return output
-    bound = _LENT_MARGIN * lender.allowance.max().to(torch.float64)
-    return replace(output, allowance=bound.expand(output.native.shape), how=LENT)
 
 
 def _size(found: Truth | ReferenceFailed) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import torch
 
@@ -65,13 +65,17 @@ class OutputTruth:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """All outputs of one case. `nan_inputs`: the inputs hold NaN or inf, so NaN in the result may be meant."""
+    """All outputs of one case. `nan_inputs`: the inputs hold NaN or inf, so NaN in the result may be meant.
+
+    `in_full` finds the truth with a bound of its own where this one has another case's: nobody is blamed without it.
+    """
 
     outputs: Mapping[str, OutputTruth]
     how: str = "lifted"
     nan_inputs: bool = False
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    in_full: Callable[[], Truth] | None = field(default=None, compare=False)
 
 
 def exact(truth: Truth) -> bool:

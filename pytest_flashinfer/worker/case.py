@@ -40,10 +40,11 @@ class Case:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return what decides the inputs: cases of one run with equal keys have equal inputs."""
+        """Return what decides inputs and truth: cases of one run with equal keys have equal ones."""
         recipe = json.dumps(self.recipe.to_json(), sort_keys=True)
         uuid = self.workload.uuid if self.workload is not None else None
-        return (self.definition.name, tuple(sorted(self.axes.items())), recipe, uuid, self.variant)
+        lent = self.lender is not None  # the truths differ
+        return (self.definition.name, tuple(sorted(self.axes.items())), recipe, uuid, self.variant, lent)
 
     @property
     def outputs(self) -> list[Output]:

@@ -11,6 +11,7 @@ import torch
 from pytest_flashinfer.data.model import Definition, TensorSpec
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge import answers as module
+from pytest_flashinfer.judge import lending
 from pytest_flashinfer.judge.answers import Answers, ReferenceFailed
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
@@ -106,19 +107,56 @@ def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
     assert FakeOracle.asked == 4
 
 
-def test_a_borrower_runs_natively_and_has_the_largest_bound_of_its_lender(answers):
+def test_a_borrower_runs_natively_and_has_the_bound_of_its_lender(answers):
     lender = replace(case(), values={"x": torch.tensor([1.0, -8.0, 2.0, 0.0])})
-    borrower = replace(case(variant="timed 0"), lender=lender)
+    borrower = replace(case(fill=8.0, variant="timed 0"), lender=lender)
     found = answers.answer(borrower)
     assert (FakeOracle.asked, FakeOracle.native) == (2, 1)
     y = found.outputs["y"]
-    assert torch.equal(y.allowance, torch.full((4,), 4 * 16e-3, dtype=torch.float64))
+    assert torch.equal(y.allowance, torch.full((4,), 4 * 16e-3))
     assert y.how == "native, with the bound of another call's contents"
     assert compare(y.native + 0.06, y).ok
     assert not compare(y.native + 0.07, y).ok
     assert not compare(answers.answer(lender).outputs["y"].native, y).ok, "an answer to other contents"
     answers.answer(borrower)
     assert FakeOracle.asked == 2
+
+
+def test_a_borrower_has_a_truth_of_its_own_before_anybody_is_blamed(answers):
+    borrower = replace(case(variant="timed 0"), lender=case(fill=0.5))
+    full = answers.answer(borrower).in_full()
+    assert (FakeOracle.asked, FakeOracle.native) == (3, 1)
+    assert full.outputs["y"].wide is not None
+    assert full.in_full is None
+    assert answers.answer(replace(borrower, lender=None)) is full
+    assert answers.answer(borrower).outputs["y"].wide is None
+
+
+def lent(native, lender, allowance, **more):
+    allowance = torch.as_tensor(allowance, dtype=torch.float64).expand(lender.shape)
+    other = OutputTruth("y", "float32", lender, lender.double(), allowance, **more)
+    return lending.lent(OutputTruth("y", "float32", native), other).allowance
+
+
+def test_what_overflows_or_is_undecided_lends_nothing():
+    lender = torch.tensor([[1.0, float("inf")], [1.0, 1.0]])
+    allowance, unsure = [[1e-3, 1e30], [1e-3, 1e20]], torch.tensor([[False, False], [False, True]])
+    assert float(lent(torch.ones(2, 2), lender, allowance, undecided=unsure).max()) < 1e-2
+    assert lent(torch.ones(2, 2), lender, allowance, undecided=torch.ones(2, 2).bool()) is None, "by dtype"
+
+
+def test_a_loud_row_lends_a_quiet_one_no_more_than_its_share():
+    rows = torch.tensor([[1e3], [1.0], [1e-3]]) * torch.ones(3, 4)
+    found = lent(rows, rows, 1e-2 * rows.double())
+    assert torch.allclose(found, 4e-2 * rows)
+
+
+@pytest.mark.parametrize("lender", [torch.zeros(2, 3), torch.ones(5, 3)])
+@pytest.mark.parametrize("shape", [(), (4,), (4, 1), (0, 3), (3, 0)])
+def test_rows_of_zeros_and_other_shapes_lend_and_borrow(lender, shape):
+    found = lent(torch.ones(shape), lender, 1e-3)
+    assert found is None if 0 in shape else found.shape == shape
+    assert found is None or torch.allclose(found, torch.tensor(4e-3))
 
 
 def test_where_the_lender_has_no_truth_neither_has_the_borrower(answers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -95,6 +96,27 @@ def test_an_end_after_the_last_call_is_not_overlooked(error, status, words):
     failed, _ = judge(calls)
     assert failed.verdict.status == status
     assert failed.case is CASES[-1]
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_nobody_is_blamed_by_another_cases_bound(wrong):
+    [call] = UnderTest(FakeKernel()).run([case()])
+    value = call.outputs["y"] + 1e-3
+    full = Truth({"y": OutputTruth("y", "float32", value, None, torch.full((3, 8), 1e-6 if wrong else 1e-2))})
+    borrowed = replace(full, outputs={"y": OutputTruth("y", "float32", value, None, torch.zeros(3, 8))})
+    compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
+    assert not compare.verdict(call, borrowed).passed
+    assert compare.verdict(call, replace(borrowed, in_full=lambda: full)).passed is not wrong
+
+
+def test_a_borrowed_bound_says_nothing_of_the_tolerance():
+    [call] = UnderTest(FakeKernel()).run([case()])
+    call = replace(call, case=replace(call.case, workload=SimpleNamespace(uuid="w")))
+    truth = Truth({"y": OutputTruth("y", "float32", call.outputs["y"], None, torch.full((3, 8), 1e6))})
+    compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
+    compare(call, replace(truth, in_full=lambda: truth))
+    with pytest.raises(Failed, match="vacuous"):
+        compare(call, truth)
 
 
 def test_a_wrong_answer_before_the_end_is_what_is_reported():

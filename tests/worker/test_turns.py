@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,10 @@ def turns(tmp_path):
     yield make
     for each in made:
         each.close()
+
+
+def open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def in_thread(body):
@@ -178,8 +183,8 @@ def test_a_lock_that_cannot_be_made_costs_no_descriptors(turns, tmp_path):
     other = turns()
     with other.working():
         pass
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     for _ in range(3):
         with other.working():
             pass
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before

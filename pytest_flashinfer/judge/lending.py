@@ -1,0 +1,46 @@
+"""The bound of one case's outputs for other contents of the same sizes: finding one takes longer than all else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from .bound import rows
+from .floats import FLUSH
+
+if TYPE_CHECKING:
+    from .truth import OutputTruth
+
+LENT = "native, with the bound of another call's contents"
+_MARGIN = 4.0
+
+
+def lent(output: OutputTruth, lender: OutputTruth) -> OutputTruth:
+    """Return an output with the lender's largest bound, but no more of each row than is usual for the lender's rows.
+
+    What overflows or is undecided there has a bound that lets anything pass, and so has a loud row for a quiet one.
+    """
+    if output.native is None or not output.native.numel() or lender.native is None or lender.allowance is None:
+        return output
+    counts = lender.native.isfinite() if lender.undecided is None else lender.native.isfinite() & ~lender.undecided
+    if not bool(counts.any()):
+        return output
+    allowed = rows(lender.allowance.masked_fill(~counts, 0.0)).amax(dim=1, keepdim=True).to(torch.float64)
+    sizes, here = _sizes(lender.native), _sizes(output.native)
+    bound = allowed.max().expand(here.shape)
+    if bool((sizes > 0).any()):
+        bound = torch.minimum(bound, (allowed / sizes)[sizes > 0].median() * here)
+    bound = _MARGIN * bound + FLUSH
+    if output.dtype != "float64":
+        bound = bound.to(torch.float32)  # there is one for each element in the end
+    return replace(output, allowance=bound.expand(rows(output.native).shape).reshape(output.native.shape), how=LENT)
+
+
+def _sizes(value: torch.Tensor) -> torch.Tensor:
+    """Return the root mean squares [rows, 1] of the rows, without what is not finite."""
+    finite = rows(torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0))
+    norms: torch.Tensor = torch.linalg.vector_norm(finite, dim=1, keepdim=True, dtype=torch.float64)
+    return norms / math.sqrt(max(finite.shape[1], 1))
