@@ -117,8 +117,8 @@ class Cases:
         kinds = self.kinds if first.nbytes <= SMALL_BYTES else self.kinds[:1]
         return [first, *self._variants(first, kinds), first.elsewhere()]
 
-    def timed(self, workload: Workload, rounds: int) -> Iterator[Case]:
-        """Yield `rounds` cases, each with contents not seen before.
+    def timed(self, workload: Workload, rounds: int, attempt: int = 0) -> Iterator[Case]:
+        """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
 
         All but one, of a place that nobody can guess, borrow the bound of the first case, for finding truths takes
         time. That one has contents seen before where the inputs are large. Outputs that cannot borrow have truths of
@@ -132,12 +132,12 @@ class Cases:
         if not small and (first.nbytes > LARGEST_BYTES or not borrows):
             yield from itertools.islice(itertools.cycle((other, first)), rounds)
             return
-        judged = self._derive(f"judged {workload.uuid}") % rounds
+        judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds
         for number in range(rounds):
             if number == judged and not small:
                 yield other
                 continue
-            case = self._variant(case, "fresh", f"timed {number}", own)
+            case = self._variant(case, "fresh", f"timed {attempt} {number}", own)
             yield replace(case, lender=first) if borrows and number != judged else case
 
     def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:

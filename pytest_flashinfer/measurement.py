@@ -99,12 +99,15 @@ class Measurement:
         return said
 
 
-def measure(session: FibSession, kernel: UnderTest, cases: Cases, workload: Workload) -> Measurement:
+def measure(
+    session: FibSession, kernel: UnderTest, cases: Cases, workload: Workload, attempt: int = 0
+) -> Measurement:
     """Call untimed, then until the times have settled, then once for each round with new inputs.
 
     The number of rounds is fixed before, by the size of the inputs and by how long a call took earlier. Where calls
     take long on the CPU an earlier one on the workload is warm-up enough. Nothing else that this plugin runs on this
-    host is on the card meanwhile. Raises LockedOut where the card does not become free.
+    host is on the card meanwhile. `attempt` tells measurements of one kernel apart: a kernel that remembers answers must
+    not find them in the next one. Raises LockedOut where the card does not become free.
     """
     first, device = cases.first(workload), session.device
     warm = _ahead(kernel, first, workload.uuid, device.kind)
@@ -112,7 +115,7 @@ def measure(session: FibSession, kernel: UnderTest, cases: Cases, workload: Work
         return Measurement(warm)
     slow = kernel.took.get(workload.uuid, 0.0) > SLOW[device.kind]
     rounds = LARGE_ROUNDS if first.nbytes > LARGE_BYTES else ROUNDS[device.kind]
-    timed = list(cases.timed(workload, SLOW_ROUNDS[device.kind] if slow else rounds))
+    timed = list(cases.timed(workload, SLOW_ROUNDS[device.kind] if slow else rounds, attempt))
     cache = cast("Cache", session.options.cache)
     with ExitStack() as held:
         with session.progress.doing("waiting for the card"):

@@ -50,6 +50,7 @@ class Timing:
         self.session = session
         self.reference = reference
         self.flops = flops
+        self._attempts = 0
         self._measured = Measurement(())
         self._outcome = Outcome()
         self._counted: Work | str | None = None  # of the item's workload, or why it cannot be counted
@@ -93,15 +94,16 @@ class Timing:
         """Measure until the clocks agree and the card could have done it, a few times at most."""
         reason = None
         for _ in range(_TRIES):
-            measured = self._measure(kernel, cases, workload)
+            measured = self._measure(kernel, cases, workload, self._attempts)
+            self._attempts += 1
             reason = measured.contradiction or self._below(measured)
             if reason is None or not measured.complete:
                 return measured
         raise Failed(Verdict("REWARD_HACK", f"the time cannot be trusted: {reason}"), measured.calls[-1].case)
 
-    def _measure(self, kernel: UnderTest, cases: Cases, workload: Workload) -> Measurement:
+    def _measure(self, kernel: UnderTest, cases: Cases, workload: Workload, attempt: int = 0) -> Measurement:
         try:
-            return measure(self.session, kernel, cases, workload)
+            return measure(self.session, kernel, cases, workload, attempt)
         except LockedOut as error:
             pytest.skip(f"not timed: {error}")
 

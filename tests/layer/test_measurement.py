@@ -55,12 +55,13 @@ class Kernel:
 
 class Cases:
     def __init__(self, case):
-        self.case, self.definition = case, case.definition
+        self.case, self.definition, self.attempts = case, case.definition, []
 
     def first(self, workload):
         return self.case
 
-    def timed(self, workload, rounds):
+    def timed(self, workload, rounds, attempt=0):
+        self.attempts.append(attempt)
         return iter([self.case] * rounds)
 
 
@@ -204,6 +205,7 @@ def test_warm_caches_may_be_faster_than_memory(session, cases):
 def test_what_is_unbelievable_once_is_measured_again(session, cases):
     kernel = Kernel(*[0.3] * 14, 2)
     assert facts(session, cases, kernel)["latency_s"] == pytest.approx(2 * US)
+    assert cases.attempts == [0, 1], "each with contents of its own"
 
 
 def test_a_count_that_fails_costs_the_roofline_only(session, cases, monkeypatch):

@@ -40,6 +40,13 @@ def test_small_inputs_are_new_in_each_round():
     assert [case.lender.key for case in timed if case.lender] == 9 * [first.key]
 
 
+@pytest.mark.parametrize("kinds", [FULL, FULL[:1]])
+def test_another_attempt_has_contents_of_its_own(kinds):
+    made = cases(kinds)
+    one, two = ({contents(case) for case in made.timed(WORKLOAD, 5, attempt) if case.lender} for attempt in (0, 1))
+    assert len(one | two) == 8
+
+
 def test_small_outputs_that_cannot_borrow_have_truths_of_their_own():
     definition = replace(ROWS, outputs={"i": TensorSpec(("n", "h"), "int32")})
     timed = list(cases(definition=definition).timed(WORKLOAD, 10))
