@@ -121,8 +121,9 @@ class Cases:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
 
         All but one, of a place that nobody can guess, borrow the bound of the first case, for finding truths takes
-        time. That one has contents seen before where the inputs are large. Outputs that cannot borrow have truths of
-        their own where the inputs are small; else, and where they take too much memory, two contents take turns.
+        time. That one has contents seen before where the inputs are large, so that a single round borrows there.
+        Outputs that cannot borrow have truths of their own where the inputs are small; else, and where they take too
+        much memory, two contents take turns.
         """
         case = first = self.first(workload)
         own = self._own(case)
@@ -132,9 +133,9 @@ class Cases:
         if not small and (first.nbytes > LARGEST_BYTES or not borrows):
             yield from itertools.islice(itertools.cycle((other, first)), rounds)
             return
-        judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds
+        judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds if small or rounds > 1 else None
         for number in range(rounds):
-            if number == judged and not small:
+            if not small and number == judged:
                 yield other
                 continue
             case = self._variant(case, "fresh", f"timed {attempt} {number}", own)

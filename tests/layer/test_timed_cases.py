@@ -47,6 +47,13 @@ def test_another_attempt_has_contents_of_its_own(kinds):
     assert len(one | two) == 8
 
 
+@pytest.mark.parametrize("kinds", [FULL, FULL[:1]])
+def test_a_single_round_has_contents_that_no_call_has_seen(kinds):
+    made = cases(kinds)
+    (only,) = made.timed(WORKLOAD, 1)
+    assert contents(only) not in {contents(case) for case in made.repeated(WORKLOAD)}
+
+
 def test_small_outputs_that_cannot_borrow_have_truths_of_their_own():
     definition = replace(ROWS, outputs={"i": TensorSpec(("n", "h"), "int32")})
     timed = list(cases(definition=definition).timed(WORKLOAD, 10))
