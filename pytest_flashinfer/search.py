@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -106,11 +107,15 @@ class Search:
             self._fail(failing)
 
     def _draw(self, examples: int) -> None:
-        """Let hypothesis draw cases and shrink what fails; the last failure it replays is the smallest."""
+        """Let hypothesis draw cases and shrink what fails; the last failure it replays is the smallest.
+
+        What `check` raises is about no case: hypothesis, which would try it on others, ends without.
+        """
         import hypothesis
 
         if examples <= 0 or self._late():
             return
+        raised: list[Exception] = []
 
         @hypothesis.settings(
             max_examples=examples,
@@ -124,15 +129,25 @@ class Search:
         )
         @hypothesis.given(self.strategy)
         def every(drawn: Drawn) -> None:
-            if self._outcome(drawn) is not None:
-                self._fail(drawn)
+            if self._ends(drawn, raised):
                 raise CaseFailed
 
         seeded = every if self.seed is None else hypothesis.seed(self.seed)(every)
-        try:
+        with suppress(CaseFailed):
             seeded()
-        except CaseFailed:
-            return
+        if raised:
+            raise raised[0]
+
+    def _ends(self, drawn: Drawn, raised: list[Exception]) -> bool:
+        """Say whether hypothesis is to shrink: a case fails, or, whatever the case, something was `raised`."""
+        if not raised:
+            try:
+                if self._outcome(drawn) is None:
+                    return False
+                self._fail(drawn)
+            except Exception as error:  # noqa: BLE001 - raised again after hypothesis has ended
+                raised.append(error)
+        return True
 
     def _saved(self) -> Iterator[Drawn]:
         """Yield failures of earlier runs, the simplest first; what fails no longer, or cannot be read, is deleted."""

@@ -237,3 +237,17 @@ def test_an_error_in_the_check_itself_is_not_a_failure_of_the_kernel():
 
     with pytest.raises(ZeroDivisionError):
         run(check)
+
+
+def test_an_error_that_is_no_failure_ends_the_search_at_once():
+    """A card that others use, or too little memory, says nothing about a case, and trying again takes long."""
+    asked = []
+
+    def check(drawn):
+        asked.append(drawn[0]["n"])
+        if len(asked) == 4:
+            raise OSError("the card was not free for 1800 s")
+
+    with pytest.raises(OSError, match="not free"):
+        run(check, 1, 2)
+    assert len(asked) == 4
