@@ -1,0 +1,50 @@
+"""What a kernel's runner is asked for, on one that is simulated."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pytest_flashinfer.data.model import Definition, Solution, SourceFile, TensorSpec
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.worker.case import Case
+from pytest_flashinfer.worker.kernel import Kernel
+from pytest_flashinfer.worker.turns import Turns
+
+SOLUTION = Solution("s", "d", "me", "python", "main.py", "run", (SourceFile("main.py", ""),))
+
+
+class FakeRunner:
+    def __init__(self):
+        self.done = []
+
+    def warm(self, *_):
+        self.done.append("warm")
+
+    def run(self, *_, **__):
+        self.done.append("run")
+        return SimpleNamespace(outputs={}, missing=())
+
+    def read_input(self, name):
+        return name
+
+    def settle(self):
+        pass
+
+    read_clock = settle
+
+
+@pytest.mark.parametrize(("dtype", "ahead"), [("float32", ["warm"]), ("uint8", ["warm"]), ("int32", []), ("int64", [])])
+@pytest.mark.parametrize("absent", [True, False])
+def test_no_calls_ahead_move_a_position_out_of_range(monkeypatch, dtype, ahead, absent):
+    state = TensorSpec(("n",), dtype, optional=True)
+    outputs = {"new": TensorSpec(("n",), dtype, param="state", optional=True)}
+    definition = Definition("d", "op", {}, {"state": state}, outputs, None)
+    value = None if absent else torch.zeros(3, dtype=getattr(torch, dtype))
+    case = Case(definition, {"n": 3}, Recipe(0), {"state": value}, {"new": (3,)})
+    kernel, runner = Kernel(SimpleNamespace(device="cpu", turns=Turns("cpu")), definition, SOLUTION), FakeRunner()
+    monkeypatch.setattr(kernel, "build", lambda: runner)
+    list(kernel.calls([case], cache="cold", warm=case))
+    assert runner.done == [*(["warm"] if absent else ahead), "run"]
