@@ -6,6 +6,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from hypothesis import settings
+
 if TYPE_CHECKING:
     import pytest
 
@@ -14,6 +16,8 @@ for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
     os.environ.pop(name, None)  # the runs inside of tests are not those whose log and summary people read
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]  # nor are they parts of the run that these tests may be spread over
+settings.register_profile("patient", deadline=None)  # on a busy machine the first example loads parts of torch
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
