@@ -129,10 +129,11 @@ class Cases:
         own = self._own(case)
         small = first.nbytes <= SMALL_BYTES and len(self.kinds) > 1
         borrows = all(map(_borrows, first.definition.outputs.values()))
-        (other,) = self._variants(first, self.kinds[:1])
-        if not small and (first.nbytes > LARGEST_BYTES or not borrows):
-            yield from itertools.islice(itertools.cycle((other, first)), rounds)
-            return
+        if not small:
+            (other,) = self._variants(first, self.kinds[:1])
+            if first.nbytes > LARGEST_BYTES or not borrows:
+                yield from itertools.islice(itertools.cycle((other, first)), rounds)
+                return
         judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds if small or rounds > 1 else None
         for number in range(rounds):
             if not small and number == judged:
