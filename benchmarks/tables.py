@@ -36,7 +36,8 @@ class Run:
 def environment(**extra: str) -> dict[str, str]:
     """Return the environment of a child: this checkout's package, and nothing that changes what pytest does."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    return kept | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"} | extra
+    path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
+    return kept | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"} | extra
 
 
 def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> Run:

@@ -41,9 +41,13 @@ class Card:
 
     @contextlib.contextmanager
     def memory_needed(self) -> Iterator[None]:
-        """Say in one line that the card's memory does not suffice for the judge. Raises MemoryShort."""
+        """Say in one line that the card's memory does not suffice for the judge. Raises MemoryShort.
+
+        What the body leaves unused of the card's memory is there for others afterwards.
+        """
         try:
             yield
+            self._give_back()
         except Exception as error:
             if "out of memory" not in str(error) or not self.cuda:
                 raise
@@ -56,12 +60,26 @@ class Card:
                 raise
             torch.cuda.empty_cache()
             shared = "run fewer processes on it" if self.sharers > 1 else "another program may use it"
-            raise MemoryShort(f"the memory of {self.device} does not suffice to judge this: {shared}") from error
+            free, own = (each / 2**30 for each in (torch.cuda.mem_get_info()[0], torch.cuda.memory_allocated()))
+            state = f"{own:.1f} GiB held here, {free:.1f} of {self.whole / 2**30:.1f} GiB free"
+            text = f"the memory of {self.device} does not suffice to judge this ({state}): {shared}"
+            raise MemoryShort(text) from error
+
+    def _give_back(self) -> None:
+        if self._in_use is not None:
+            from pytest_flashinfer.worker.memory import give_back
+
+            give_back(max(1 << 30, self.memory // 16))
 
     def _settle(self) -> None:
-        torch: Any = sys.modules.get("torch")  # not imported for this: an item that only validates needs no device
-        if torch is not None and torch.cuda.is_initialized():
-            torch.cuda.synchronize(str(self.device))
+        if self._in_use is not None:
+            self._in_use.synchronize(str(self.device))
+
+    @property
+    def _in_use(self) -> Any:
+        """torch.cuda, once this process uses the card: an item that only validates needs no device, nor torch."""
+        torch: Any = sys.modules.get("torch") if self.cuda else None
+        return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
 
     @cached_property
     def watch(self) -> Watch:

@@ -105,7 +105,7 @@ def measure(
     """Call untimed, then until the times have settled, then once for each round with new inputs.
 
     The number of rounds is fixed before, by the size of the inputs and by how long a call took earlier. Where calls
-    take long on the CPU an earlier one on the workload is warm-up enough. Nothing else that this plugin runs on this
+    take long, and on a card, an earlier one on the workload is warm-up enough. Nothing else that this plugin runs on this
     host is on the card meanwhile. `attempt` tells measurements of one kernel apart: one that remembers answers must not
     find them in the next. Raises LockedOut where the card does not become free.
     """
@@ -127,8 +127,13 @@ def measure(
 
 
 def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, ...]:
-    """Call untimed, and once more where nobody knows yet how long a call takes once all is loaded."""
+    """Call untimed: on a card twice where nobody knows yet how long a call takes once all is loaded.
+
+    Else the calls ahead that the worker makes by itself do there, unless it must not: see `Kernel.calls`.
+    """
     known = uuid in kernel.took
     if kind == "cpu":
         return () if kernel.took.get(uuid, 0.0) > SLOW[kind] else tuple(kernel.run([case]))
-    return tuple(kernel.run([case] if known else [case, case]))
+    if not known:
+        return tuple(kernel.run([case, case]))
+    return tuple(kernel.run([case])) if any(each.inplace for each in case.outputs) else ()

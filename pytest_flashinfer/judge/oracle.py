@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from pytest_flashinfer.worker.memory import give_back
+
 from .evaluate import evaluate
 from .foreign import Foreign
 from .reference import InvalidReferenceError, Reference
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_RESERVED = 1 << 32  # bytes that torch may hold on to between two questions
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best
 PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
@@ -141,8 +142,7 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
     outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
     facts = {**_facts(truth), "outputs": outputs}
     del inputs, truth, ask
-    if torch.cuda.memory_reserved() > _RESERVED:  # nothing where there is no card
-        torch.cuda.empty_cache()  # other processes need the card's memory too
+    give_back()
     return facts
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SMALLEST = 1 << 21
+_LARGE = 1 << 27  # bytes of an arena from which on a call may leave much memory behind
 _EMPTY = torch.empty  # bound before foreign code could replace them
 _AS_TENSOR = torch.as_tensor
 _FROM_BUFFER = torch.frombuffer
@@ -31,6 +32,15 @@ DTYPES = {str(value): value for value in vars(torch).values() if isinstance(valu
 
 class MemoryShort(Exception):  # noqa: N818 - what happened
     """A device's memory does not suffice for the judge; one line."""
+
+
+def give_back(most: int = 1 << 30) -> None:
+    """Free what torch holds of the card without using it, where that is more than `most` bytes.
+
+    Several processes share a card, and what one of them only might need again another one lacks.
+    """
+    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > most:
+        torch.cuda.empty_cache()
 
 
 class Arena:
@@ -123,6 +133,11 @@ class Memory:
             pointer, self._pointer = self._pointer, 0
             cudart.synchronize()
             cudart.close_shared(pointer)
+
+    def release(self) -> None:
+        """Leave to other processes what a call on large inputs has used; to ask torch takes long for small ones."""
+        if self.size > _LARGE:
+            give_back()
 
     def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
         """Make a new tensor over `slot`: `at` and `room` in bytes, `dtype`, `size`, `stride` in elements.

@@ -88,7 +88,9 @@ def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, A
     """Carry out one request of the judge."""
     assert isinstance(kernel, Solution)
     if request["do"] == "clock":
-        return {"spans": [_span(span) for span in kernel.clocks[request["cache"]].read()]}
+        spans = kernel.clocks[request["cache"]].read()
+        memory.release()
+        return {"spans": [_span(span) for span in spans]}
     if request["do"] == "reread":
         _reread(kernel, memory)
         return {}
@@ -123,6 +125,8 @@ def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     _reread(kernel, memory)
     if sum(output["bytes"] for output in outputs) > _HELD:
         kernel.held = []
+    if not request["timed"]:  # allocating anew would show in the next timed call
+        memory.release()
     compiled = kernel.compilations.take()
     return {"problems": problems, "missing": missing, "host_seconds": seconds, "compiled": compiled}
 

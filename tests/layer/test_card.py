@@ -25,8 +25,9 @@ def test_what_is_kept_is_shared_and_what_is_used_for_a_moment_is_not():
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried"), CudaError(2, "out of memory")])
 @pytest.mark.parametrize(("sharers", "hint"), [(1, "another program may use it"), (3, "run fewer processes on it")])
-def test_too_little_memory_is_one_line(error, sharers, hint):
-    line = f"the memory of cuda:0 does not suffice to judge this: {hint}"
+def test_too_little_memory_is_one_line(monkeypatch, error, sharers, hint):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3 << 30, 80 << 30))
+    line = rf"the memory of cuda:0 does not suffice to judge this \(0.0 GiB held here, 3.0 of 80.0 GiB free\): {hint}"
     with pytest.raises(MemoryShort, match=line), card(sharers).memory_needed():
         raise error
 

@@ -112,7 +112,16 @@ def test_a_call_that_takes_long_on_a_card_is_timed_less_often(session, cases, to
     kernel = Kernel(10)
     kernel.took["w"] = took
     measure(session, kernel, cases, WORKLOAD)
-    assert kernel.asked == [(1, None), (rounds, "cold")]
+    assert kernel.asked == [(rounds, "cold")]
+    assert kernel.warmed == [cases.case]
+
+
+def test_what_is_changed_in_place_is_called_once_more_ahead(session):
+    cases = Cases(shipped("kv_cache/kv_cache_append_kv8_d128", {"num_tokens": 3, "num_slots": 9}))
+    kernel = Kernel(10)
+    kernel.took["w"] = 1e-3
+    measure(session, kernel, cases, WORKLOAD)
+    assert kernel.asked == [(1, None), (10, "cold")]
 
 
 def test_the_cpu_needs_no_batches(session, cases):

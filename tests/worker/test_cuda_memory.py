@@ -297,3 +297,13 @@ def test_a_call_on_small_tensors_costs_little_beyond_the_kernel(gpu):
         runner.run({"x": x}, outputs)
         seconds.append(time.perf_counter() - start)
     assert statistics.median(seconds) < 2.5e-3
+
+
+def test_what_a_call_on_large_inputs_used_is_free_again(gpu):
+    runner = gpu.build("def run(x):\n    return (x.repeat(16) * 2)[: x.numel()]\n", destination=False)
+    x = gpu.randn(1 << 26)
+    runner.run({"x": x}, y_of(x))
+    torch.cuda.empty_cache()
+    before = torch.cuda.mem_get_info()[0]
+    runner.run({"x": x}, y_of(x), keep=False)
+    assert torch.cuda.mem_get_info()[0] > before - (2 << 30)  # of the 8 GiB that two steps of it took

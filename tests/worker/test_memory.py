@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.worker import poison, processes, unwritten
+from pytest_flashinfer.worker import memory, poison, processes, unwritten
 from pytest_flashinfer.worker.digest import Digest
 from pytest_flashinfer.worker.layout import ALIGNMENT, GUARD, Output, plan
 from pytest_flashinfer.worker.memory import Arena, Memory
@@ -134,3 +134,18 @@ def test_whatever_is_unwritten_is_described(rows, columns, data):
     assert text.endswith("never written") or "first at" in text
     assert (text == "never written") == all(bits)
     assert (text == "last row never written") == (rows > 1 and not mask[:-1].any() and bool(mask[-1].all()))
+
+
+@pytest.mark.parametrize(("used", "held", "in_use", "freed"), [(False, 9, 0, 0), (True, 9, 3, 1), (True, 9, 7, 0)])
+def test_memory_that_nobody_uses_is_given_back_where_it_is_much(monkeypatch, used, held, in_use, freed):
+    given_back = []
+    fakes = {
+        "is_initialized": lambda: used,
+        "memory_reserved": lambda: held << 30,
+        "memory_allocated": lambda: in_use << 30,
+        "empty_cache": lambda: given_back.append(True),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    memory.give_back(4 << 30)
+    assert len(given_back) == freed
