@@ -7,6 +7,7 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.worker.device import host_memory
 from pytest_flashinfer.worker.watch import Watch
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Card:
         self.cuda = device.kind == "cuda"
         self.whole = device.memory if self.cuda else 0  # bytes
         self.memory = self.whole // sharers  # what may be kept on it: what is only used for a moment may be more
+        # of the host's memory, what may be kept for this process's part of the card
+        self.spare = host_memory() // (16 * sharers * max(device.count, 1)) if self.cuda else 0
         self._pool = pool
 
     @cached_property

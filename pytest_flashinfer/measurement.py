@@ -105,9 +105,9 @@ def measure(
     """Call untimed, then until the times have settled, then once for each round with new inputs.
 
     The number of rounds is fixed before, by the size of the inputs and by how long a call took earlier. Where calls
-    take long, and on a card, an earlier one on the workload is warm-up enough. Nothing else that this plugin runs on this
-    host is on the card meanwhile. `attempt` tells measurements of one kernel apart: one that remembers answers must not
-    find them in the next. Raises LockedOut where the card does not become free.
+    take long, and on a card, an earlier one on the workload is warm-up enough. Nothing else that this plugin runs on
+    this host is on the card meanwhile. `attempt` tells measurements of one kernel apart: one that remembers answers
+    must not find them in the next. Raises LockedOut where the card does not become free.
     """
     first, device = cases.first(workload), session.device
     warm = _ahead(kernel, first, workload.uuid, device.kind)

@@ -152,6 +152,7 @@ class FibSession:
             timeout=max(120.0, self.options.timeout),
             budget=max(1 << 30, self.card.whole // 16),
             keep=max(1 << 28, self.card.memory // 32),  # all truths of small workloads, for the next solution
+            spare=self.card.spare,
         )
 
     def reference_kernel(self, definition: Definition) -> UnderTest:

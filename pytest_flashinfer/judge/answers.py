@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.lending import LENT, lent
+from pytest_flashinfer.judge.shelf import Shelf
 from pytest_flashinfer.judge.truth import OutputSpec, Truth, inadmissible
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.kernel import cache_folder
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 KEPT_BYTES = 1 << 28  # of truths that are kept for the next solution
-_PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
 class ReferenceFailed(Exception):  # noqa: N818 - says what happened
@@ -47,7 +47,8 @@ class Answers:
     """Truths by case. The reference's worker is started when first needed and anew when it dies.
 
     `timeout` in seconds for one answer, `budget` in bytes for the wide copies that the oracle makes of a case, `keep`
-    in bytes for truths that the next solution may ask for again.
+    in bytes for truths that the next solution may ask for again, `spare` in bytes of the host's memory for those that
+    took long.
     """
 
     def __init__(  # noqa: PLR0913 - all but three have defaults
@@ -59,24 +60,23 @@ class Answers:
         operands: str = "working",
         budget: int | None = None,
         keep: int = KEPT_BYTES,
+        spare: int = 0,
     ) -> None:
         self.pool = pool
         self.definition = definition
         self.timeout = timeout
-        self.keep = keep
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self._oracle: Oracle | None = None
         self._broken: BuildFailed | None = None
-        self._kept: OrderedDict[tuple[Any, ...], Truth | ReferenceFailed] = OrderedDict()
-        self._bytes = 0
+        self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
 
     def answer(self, case: Case) -> Truth:
         """Return the truth about a case. Raises ReferenceFailed."""
-        found = self._kept.get(case.key)
+        found = self.kept.get(case.key)
         if found is None:
+            start = time.perf_counter()
             found = self._ask(case) if case.lender is None else self._borrowing(case, case.lender)
-            self._keep(case.key, found)
-        self._kept.move_to_end(case.key)
+            self.kept.put(case.key, found, time.perf_counter() - start)
         if isinstance(found, ReferenceFailed):
             raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
         if case.lender is None:
@@ -94,16 +94,8 @@ class Answers:
 
     def close(self) -> None:
         """End the worker and forget all truths."""
-        self._kept.clear()
-        self._bytes = 0
+        self.kept.clear()
         self._drop()
-
-    def _keep(self, key: tuple[Any, ...], found: Truth | ReferenceFailed) -> None:
-        self._kept[key] = found
-        self._bytes += _size(found)
-        while self._bytes > self.keep and len(self._kept) > 1:
-            _, dropped = self._kept.popitem(last=False)
-            self._bytes -= _size(dropped)
 
     def shapes(self, case: Case) -> dict[str, tuple[tuple[int, ...], str] | None]:
         """Return shape (as stored) and dtype of every output, as the reference gives them. Raises ReferenceFailed."""
@@ -238,10 +230,3 @@ class Answers:
             self._oracle.close()
             self._oracle.worker.close()
         self._oracle = None
-
-
-def _size(found: Truth | ReferenceFailed) -> int:
-    if isinstance(found, ReferenceFailed):
-        return 0
-    tensors = (getattr(output, part) for output in found.outputs.values() for part in _PARTS)
-    return sum(each.nbytes for each in tensors if each is not None)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .lift import Plan
 
 _RUNS_COARSE, _RUNS_FINE, _RUNS_DECIDED, _RUNS_NARROW = 4, 3, 3, 1
+_RUNS_LONG = 2  # one of each kind that Noise knows
+_LONG = 1e10  # elements of all results of a lifted run; a noise run over as many takes a card half a second
 
 
 def evaluate(  # noqa: PLR0913 - all but three have defaults
@@ -34,16 +36,14 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     seed: int = 0,
     operands: Operands = "working",
     budget: int | None = None,
-    seconds: float | None = None,
     sampling: bool = False,
     native: bool = False,
 ) -> Truth:
     """Run a reference natively, in float64 and with noise; return the truth and a bound per output.
 
     `inputs`: tensors, numbers or `None` by name, in the order of the parameters. `operands="exact"` gives no credit for
-    operands held in 16 bits inside. `budget`: bytes that the wide copies may take; `seconds`: time for the noise runs.
-    `sampling`: integer outputs are drawn at random; their distribution is read instead. `native`: run it natively only.
-    Raises `InvalidReferenceError`.
+    operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
+    drawn at random; their distribution is read instead. `native`: run it natively only. Raises `InvalidReferenceError`.
     """
     run = Reference(reference, inputs, outputs, style, seed)
     clock = time.perf_counter()
@@ -66,7 +66,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
         return _native_only(run, plain, str(error), spent)
     spent["lifted"] = time.perf_counter() - clock
     noise = Spread(run, lifted, mode.plan, wide, plain, operands, wide_dtype)
-    noise.measure(_runs(run, mode.plan, operands, seconds, spent["lifted"]))
+    noise.measure(_runs(run, mode.plan, operands))
     spent["noise"] = time.perf_counter() - clock - spent["lifted"]
     unsure = noise.unsure_rows()
     truths = {name: noise.judge(name, unsure) for name in outputs}
@@ -98,14 +98,13 @@ def _affordable(run: Reference, native: Results, budget: int | None) -> tuple[to
     return None, f"float64 copies need {8 * elements >> 20} MiB, the budget is {budget >> 20} MiB"
 
 
-def _runs(run: Reference, plan: Plan, operands: Operands, seconds: float | None, lifted: float) -> int:
-    """Decide how many noise runs the bound needs, and how many the time allows (one takes about two lifted runs)."""
+def _runs(run: Reference, plan: Plan, operands: Operands) -> int:
+    """Decide how many noise runs the bound needs; where each takes long, neighbours must do in place of more runs."""
     fine = any(canonical(spec.dtype) in ("float32", "float64") for spec in run.outputs.values())
     wanted = _RUNS_COARSE if plan.low is not None and operands == "working" else _RUNS_FINE if fine else _RUNS_NARROW
-    wanted = max(wanted, _RUNS_DECIDED if plan.decides else 0)
-    if seconds is None:
-        return wanted
-    return max(0, min(wanted, int((seconds - lifted) / (2 * lifted + 1e-9))))
+    if plan.decides:
+        return max(wanted, _RUNS_DECIDED)
+    return min(wanted, _RUNS_LONG) if plan.elements > _LONG else wanted
 
 
 def _non_finite(lifted: Mapping[str, Any]) -> bool:

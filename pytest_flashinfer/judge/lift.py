@@ -25,6 +25,7 @@ class Plan:
     selects: bool = False
     decides: bool = False  # orders or rounds to a grid: many runs must look for near-ties
     low: torch.dtype | None = None  # the 16-bit dtype that something may be rounded to inside
+    elements: int = 0  # of the floating results of all steps
 
 
 class Lift(WideMode):  # type: ignore[no-untyped-call]
@@ -91,6 +92,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
         """Tag a result with its declared dtype and history."""
+        self.plan.elements += tensor.numel()
         exact = not step.noisy
         if exact and step.kind in (Kind.ELEMENT, Kind.SUM):
             exact = representable(tensor, torch.float32)

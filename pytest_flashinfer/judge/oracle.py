@@ -6,9 +6,9 @@ code of the definition, see foreign.py; requests that name one of its errands in
 Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in
 the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
 "wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
-slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `seconds` (or null). The reply says
-what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`,
-`undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
+slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null). The reply says what was written:
+`how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether
+the slot was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
 
 A request with `do` "shapes" has `inputs`, `outputs` and `seed`; `outputs` of the reply say which `size` and `dtype` the
 reference gives, in order, `null` for one that it leaves out.
@@ -134,7 +134,7 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
     options = {
         key: request[key]
-        for key in ("seed", "operands", "budget", "seconds", "sampling", "native")
+        for key in ("seed", "operands", "budget", "sampling", "native")
         if request.get(key) is not None
     }
     ask = functools.partial(evaluate, kernel.function, inputs, specs, style=kernel.style)  # type: ignore[arg-type]

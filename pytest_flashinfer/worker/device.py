@@ -54,7 +54,7 @@ def find(wanted: str, *, require_gpu: bool = False, turn: int = 0) -> Device:
         if require_gpu or wanted.startswith("cuda"):
             switch = f"--fib-device={wanted}" if wanted.startswith("cuda") else "--fib-require-gpu"
             raise DeviceError(f"{switch}: no CUDA card can be used here: {why_none}")
-        return Device("cpu", name=_cpu_name(), memory=_memory_bytes())
+        return Device("cpu", name=_cpu_name(), memory=host_memory())
     index = int(match[1]) if match[1] else turn % len(cards)
     if index >= len(cards):
         raise DeviceError(f"--fib-device={wanted}: {len(cards)} visible card(s), numbered from 0")
@@ -150,5 +150,6 @@ def _cpu_name() -> str:
     return match[1] if match else platform.machine()
 
 
-def _memory_bytes() -> int:
+def host_memory() -> int:
+    """Return how much memory this machine has, in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -39,8 +39,9 @@ def give_back(most: int = 1 << 30) -> None:
 
     Several processes share a card, and what one of them only might need again another one lacks.
     """
-    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > most:
-        torch.cuda.empty_cache()
+    cuda: Any = torch.cuda
+    if cuda.is_initialized() and cuda.memory_reserved() - cuda.memory_allocated() > most:
+        cuda.empty_cache()
 
 
 class Arena:

@@ -13,7 +13,6 @@ _REASONS: Final = {
     0x04: "power cap", 0x08: "hardware slowdown", 0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }  # fmt: skip
-_COUNTERS: Final = {"power cap": "NVML_PERF_POLICY_POWER", "thermal": "NVML_PERF_POLICY_THERMAL"}
 
 
 class Watch:
@@ -43,33 +42,38 @@ class Watch:
     def throttling(self) -> Iterator[dict[str, Any]]:
         """Fill the yielded dict at the end of the body: `throttle` names reasons met meanwhile, `sm_mhz` a clock."""
         facts: dict[str, Any] = {}
-        before = self._held_back()
+        bits, capped = self._reasons(), self._capped()
         yield facts
         if self._handle is None:
             return
-        after = self._held_back()
-        reasons = {name for name, time in after.items() if time > before.get(name, time)}
-        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if bits is None:  # older bindings
-            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-        reasons |= {name for bit, name in _REASONS.items() if int(bits or 0) & bit}
-        facts["throttle"] = sorted(reasons)
+        bits |= self._reasons() | (0x04 if self._capped() > capped else 0)
+        facts["throttle"] = sorted(name for bit, name in _REASONS.items() if bits & bit)
         clock = self._ask("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM")
         if clock is not None:
             facts["sm_mhz"] = int(clock)
 
-    def _held_back(self) -> dict[str, int]:
-        """Return for how long the card has been held back so far, by reason, in the driver's own unit."""
-        found = {name: self._ask("nvmlDeviceGetViolationStatus", policy) for name, policy in _COUNTERS.items()}
-        return {name: int(status.violationTime) for name, status in found.items() if status is not None}
+    def _reasons(self) -> int:
+        """Return why the clocks are lower than they could be right now, as bits."""
+        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if bits is None:  # older bindings
+            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return int(bits or 0)
 
-    def _ask(self, function: str, constant: str = "") -> Any:
+    def _capped(self) -> int:
+        """Return for how long its power limit has held the card back so far, in the driver's own unit.
+
+        Microseconds at the limit show here. Heat lasts longer than a measurement, and its counter takes 0.8 ms to read.
+        """
+        found = self._ask("nvmlDeviceGetFieldValues", "NVML_FI_DEV_PERF_POLICY_POWER", several=True)
+        return int(found[0].value.ullVal) if found and not found[0].nvmlReturn else 0
+
+    def _ask(self, function: str, constant: str = "", *, several: bool = False) -> Any:
         """Call a function of NVML on the card; `None` where it, or its constant, is unknown or refused."""
         call: Callable[..., Any] | None = getattr(self._nvml, function, None)
         value = getattr(self._nvml, constant, None) if constant else None
         if call is None or (constant and value is None):
             return None
         try:
-            return call(self._handle, value) if constant else call(self._handle)
+            return call(self._handle, [value] if several else value) if constant else call(self._handle)
         except self._nvml.NVMLError:
             return None

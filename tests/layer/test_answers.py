@@ -96,7 +96,7 @@ def test_other_inputs_have_a_truth_of_their_own(answers, other):
 
 def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
     """A case of n = 4 takes 16 bytes natively, 32 in the wide copy and 32 for the bound."""
-    answers.keep = 2 * 80
+    answers.kept.near = 2 * 80
     one, two, three = (case(variant=name) for name in "abc")
     for each in (one, two, one, three):  # `two` is the one unused for longest
         answers.answer(each)
@@ -166,19 +166,11 @@ def test_where_the_lender_has_no_truth_neither_has_the_borrower(answers):
 
 
 def test_a_truth_larger_than_the_memory_is_kept_until_the_next(answers, monkeypatch):
-    answers.keep = 1
+    answers.kept.near = 1
     assert answers.answer(case()) is answers.answer(case())
     answers.answer(case(5))
     answers.answer(case())
     assert FakeOracle.asked == 3
-
-
-def test_all_parts_of_a_truth_are_counted():
-    part = torch.zeros(8)
-    names = ("native", "wide", "allowance", "undecided", "probabilities", "support")
-    truth = Truth({"y": OutputTruth("y", "int64", **dict.fromkeys(names, part))})
-    assert module._size(truth) == len(names) * part.nbytes
-    assert module._size(ReferenceFailed("no")) == 0
 
 
 @pytest.mark.parametrize("error", [WorkerDied("signal SIGSEGV"), WorkerTimedOut(3.0)], ids=["dies", "hangs"])

@@ -12,11 +12,11 @@ from pytest_flashinfer.worker.watch import Watch
 
 class Nvml(ModuleType):
     NVMLError = type("NVMLError", (Exception,), {})
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL = range(4)
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_FI_DEV_PERF_POLICY_POWER = range(3)
 
     def __init__(self):
         super().__init__("pynvml")
-        self.bits, self.power, self.refused = 1, 100, set()
+        self.bits, self.power, self.unknown, self.refused = 1, 100, 0, set()
 
     def nvmlInit(self):  # noqa: N802
         self._may("nvmlInit")
@@ -31,9 +31,10 @@ class Nvml(ModuleType):
     def nvmlDeviceGetClockInfo(self, _handle, _kind):  # noqa: N802
         return 1755
 
-    def nvmlDeviceGetViolationStatus(self, _handle, policy):  # noqa: N802
-        self._may("nvmlDeviceGetViolationStatus")
-        return SimpleNamespace(violationTime=self.power if policy == self.NVML_PERF_POLICY_POWER else 7)
+    def nvmlDeviceGetFieldValues(self, _handle, fields):  # noqa: N802
+        assert fields == [self.NVML_FI_DEV_PERF_POLICY_POWER]
+        self._may("nvmlDeviceGetFieldValues")
+        return [SimpleNamespace(nvmlReturn=self.unknown, value=SimpleNamespace(ullVal=self.power))]
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, _handle):  # noqa: N802
         self._may("nvmlDeviceGetCurrentClocksEventReasons")
@@ -74,12 +75,21 @@ def test_reasons_of_now_and_of_meanwhile(nvml):
     assert watched(Watch("GPU-1"), hot)["throttle"] == ["hardware thermal slowdown", "power cap"]
 
 
+@pytest.mark.parametrize(("unknown", "throttle"), [(0, ["power cap"]), (3, [])])
+def test_a_counter_that_the_card_lacks_says_nothing(nvml, unknown, throttle):
+    def capped():
+        nvml.power += 5
+
+    nvml.unknown = unknown
+    assert watched(Watch("GPU-1"), capped)["throttle"] == throttle
+
+
 @pytest.mark.parametrize(
     ("refused", "facts"),
     [
         ("nvmlInit", {}),
         ("nvmlDeviceGetHandleByUUID", {}),
-        ("nvmlDeviceGetViolationStatus", {"throttle": ["power brake"], "sm_mhz": 1755}),
+        ("nvmlDeviceGetFieldValues", {"throttle": ["power brake"], "sm_mhz": 1755}),
         ("nvmlDeviceGetCurrentClocksEventReasons", {"throttle": [], "sm_mhz": 1755}),
     ],
 )
