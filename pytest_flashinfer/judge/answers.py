@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.lending import LENT, lent
+from pytest_flashinfer.judge.rowwise import leading
 from pytest_flashinfer.judge.shelf import Shelf
 from pytest_flashinfer.judge.truth import OutputSpec, Truth, inadmissible
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
@@ -150,7 +151,13 @@ class Answers:
         try:
             return self._guarded(
                 lambda: self._live().ask(
-                    case.values, self._specs(case), timeout=self.timeout, seed=seed, **self.options, **options
+                    case.values,
+                    self._specs(case),
+                    timeout=self.timeout,
+                    seed=seed,
+                    rows=leading(case.definition),
+                    **self.options,
+                    **options,
                 )
             )
         except ReferenceFailed as error:

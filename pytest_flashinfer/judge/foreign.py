@@ -24,7 +24,7 @@ from . import default_check
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .oracle import Slots
+    from .rowwise import Slots
 
 
 class ForeignError(Exception):

@@ -6,9 +6,10 @@ code of the definition, see foreign.py; requests that name one of its errands in
 Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in
 the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
 "wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
-slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null). The reply says what was written:
-`how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether
-the slot was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
+slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `rows` (inputs that may be cut, see
+rowwise.py). The reply says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`,
+`present`, `wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`,
+`notes`.
 
 A request with `do` "shapes" has `inputs`, `outputs` and `seed`; `outputs` of the reply say which `size` and `dtype` the
 reference gives, in order, `null` for one that it leaves out.
@@ -19,7 +20,7 @@ from __future__ import annotations
 import functools
 import linecache
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,22 +29,17 @@ from pytest_flashinfer.worker.memory import give_back
 from .evaluate import evaluate
 from .foreign import Foreign
 from .reference import InvalidReferenceError, Reference
+from .rowwise import Parts, by_rows
 from .truth import OutputSpec, OutputTruth, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from .rowwise import Slots
 
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best
 PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
-
-
-class Slots(Protocol):
-    """The worker's end of the arena."""
-
-    def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
-        """Make a tensor over a slot."""
 
 
 class OracleError(Exception):
@@ -137,13 +133,37 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
         for key in ("seed", "operands", "budget", "sampling", "native")
         if request.get(key) is not None
     }
-    ask = functools.partial(evaluate, kernel.function, inputs, specs, style=kernel.style)  # type: ignore[arg-type]
+    parts = Parts(request["outputs"], memory)
+    ask = functools.partial(_find, kernel, inputs, specs, tuple(request.get("rows", ())), parts)
     truth = _with_room(ask, options)
-    outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
+    outputs = [
+        {**_write(truth.outputs[each["name"]], each, memory), **parts.filled.get(each["name"], {})}
+        for each in request["outputs"]
+    ]
     facts = {**_facts(truth), "outputs": outputs}
     del inputs, truth, ask
     give_back()
     return facts
+
+
+def _find(
+    kernel: Built,
+    inputs: Mapping[str, Any],
+    specs: Mapping[str, OutputSpec],
+    cut: tuple[str, ...],
+    parts: Parts,
+    **options: Any,
+) -> Truth:
+    """Find a truth for some rows after the other; as a whole where `cut` names no inputs or rows depend on others."""
+    run = Reference(kernel.function, inputs, specs, kernel.style, options.get("seed", 0))  # type: ignore[arg-type]
+    find: Callable[..., Truth] = functools.partial(evaluate, kernel.function, style=run.style, **options)
+    parts.filled.clear()
+    if not (options.get("native") or options.get("sampling")):
+        found = by_rows(run, cut, lambda some, sizes, plain: find(some, sizes, plain=plain), parts.write)
+        if found is not None:
+            return found
+    parts.filled.clear()
+    return find(inputs, specs)
 
 
 def _with_room(ask: Callable[..., Truth], options: Mapping[str, Any]) -> Truth:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SAMPLED = "sampled"  # how an output that is drawn at random is known
 _MOST = 0.5
 _NOTHING = 1e-30  # bounds of outputs that are zero throughout are smaller
-_FAR = 4.0  # a reference this many bounds away from its float64 run does not say what is right
+FAR = 4.0  # a reference this many bounds away from its float64 run does not say what is right
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def inadmissible(truth: Truth) -> str | None:
     for output in truth.outputs.values():
         if output.disputed:
             return f"{output.name}: {output.disputed} elements are finite in only one of reference and float64 run"
-        if output.widened > _FAR:
+        if output.widened > FAR:
             return f"{output.name}: the reference is {output.widened:.3g} times the bound away from its float64 run"
         native = output.native
         if _hopeless(output):

@@ -62,10 +62,13 @@ def _candidates(
     assert native is not None
     yield "zeros", torch.zeros_like(native)
     if floats.is_float(output.dtype):
-        wide = native.to(torch.float64)
-        finite = wide[torch.isfinite(wide)]
-        if finite.numel() > 1:
-            yield "the mean everywhere", torch.full_like(wide, float(finite.mean())).to(native.dtype)
+        values = native if native.dtype.itemsize > 2 else native.to(torch.float32)  # noqa: PLR2004 - 16 bits and less
+        finite = torch.isfinite(values)
+        count = int(finite.sum())
+        if count > 1:
+            mean = float(values.where(finite, 0.0).sum(dtype=torch.float64)) / count
+            mean_value = torch.tensor(mean, dtype=torch.float64, device=native.device).to(native.dtype)
+            yield "the mean everywhere", mean_value.expand(native.shape)
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.shape == native.shape and value.dtype == native.dtype:
             yield f"a copy of the input {name}", value

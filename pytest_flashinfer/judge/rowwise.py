@@ -1,0 +1,143 @@
+"""The truth about outputs too large to be held wide at once: found for some rows after the other.
+
+That can be done where a row of every output depends on the same row of some inputs only. Whether it does shows: the
+reference's own result for all rows at once has to be near the truth of each part.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .floats import is_float
+from .truth import FAR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import torch
+
+    from pytest_flashinfer.data.model import Definition
+
+    from .reference import Reference, Results
+    from .truth import OutputSpec, OutputTruth, Truth
+
+    Find = Callable[[Mapping[str, Any], Mapping[str, OutputSpec], Results], Truth]
+    Write = Callable[[str, slice, OutputTruth], None]
+
+MANY = 1 << 26  # elements of the outputs from which on they are not held wide at once
+AT_ONCE = 1 << 24  # elements of outputs and of the inputs cut with them that are
+_FEWEST = 8  # rows from which columns can be told apart, see bound.smooth
+
+
+class Slots(Protocol):
+    """The worker's end of the arena."""
+
+    def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
+        """Make a tensor over a slot."""
+
+
+class Parts:
+    """Writes the truth about some rows into the slots of the whole, and knows which parts of a truth there are."""
+
+    def __init__(self, requests: Sequence[Mapping[str, Any]], memory: Slots) -> None:
+        self.slots = {each["name"]: each for each in requests}
+        self.memory = memory
+        self.filled: dict[str, dict[str, bool]] = {}
+
+    def write(self, name: str, rows: slice, output: OutputTruth) -> None:
+        """Write all but the native result, which is there for all rows at once."""
+        filled = self.filled.setdefault(name, {})
+        for part in ("wide", "allowance", "undecided"):
+            value, slot = getattr(output, part), self.slots[name][part]
+            if slot is None:
+                continue
+            filled[part] = filled.get(part, False) or value is not None
+            self.memory.tensor(slot)[rows] = 0 if value is None else value
+
+
+def leading(definition: Definition) -> tuple[str, ...]:
+    """Name the inputs that are cut into rows as all outputs are; none where rows may not be cut.
+
+    All outputs need one leading axis, which a workload binds and which is nowhere else. Indices are never cut, nor what
+    they may point to.
+    """
+    axes = {spec.shape[0] if spec.shape else None for spec in definition.outputs.values()}
+    axis = axes.pop() if len(axes) == 1 else None
+    tensors = {name: spec for name, spec in definition.inputs.items() if spec.shape is not None}
+    specs = [*tensors.values(), *definition.outputs.values()]
+    if axis not in definition.var_axes or not all(is_float(spec.dtype) for spec in specs):
+        return ()
+    if any(axis in (spec.shape or ())[1:] for spec in specs):
+        return ()
+    return tuple(name for name, spec in tensors.items() if spec.shape and spec.shape[0] == axis)
+
+
+def by_rows(run: Reference, cut: tuple[str, ...], find: Find, write: Write) -> Truth | None:
+    """Find the truth about some rows after the other and `write` each part; return it without its large tensors.
+
+    `cut` names the inputs that are cut along their leading axis, `find` evaluates a part, given what the reference's
+    native run on the whole has for it. Returns `None` where the outputs are small enough to be held at once, or where
+    rows turn out not to be independent.
+    """
+    step, total = _step(run, cut)
+    if step >= total:
+        return None
+    native = run.native()
+    merged: Truth | None = None
+    for begin in range(0, total, step):
+        part = slice(begin, min(begin + step, total))
+        inputs = {**run.inputs, **{name: run.inputs[name][part] for name in cut if run.inputs[name] is not None}}
+        specs = {name: replace(spec, shape=(part.stop - begin, *_tail(spec))) for name, spec in run.outputs.items()}
+        found = find(inputs, specs, {name: None if value is None else value[part] for name, value in native.items()})
+        if not _independent(found):
+            return None
+        for name, output in found.outputs.items():
+            write(name, part, output)
+        merged = _merged(merged, found, native)
+    return merged
+
+
+def _step(run: Reference, cut: tuple[str, ...]) -> tuple[int, int]:
+    """Return how many rows are evaluated at once, and how many there are."""
+    sizes = [spec.shape for spec in run.outputs.values() if spec.shape]
+    if not cut or not sizes or sum(map(math.prod, sizes)) <= MANY:
+        return 0, 0
+    given = [run.inputs[name] for name in cut]
+    columns = sum(math.prod(size[1:]) for size in sizes) + sum(x[0].numel() for x in given if x is not None)
+    return max(_FEWEST, AT_ONCE // max(columns, 1)), sizes[0][0]
+
+
+def _tail(spec: OutputSpec) -> tuple[int, ...]:
+    return (spec.shape or ())[1:]
+
+
+def _independent(found: Truth) -> bool:
+    """Say whether the whole run's rows are what the part alone gives."""
+    return found.how.startswith("lifted") and all(each.widened <= FAR for each in found.outputs.values())
+
+
+def _merged(sofar: Truth | None, found: Truth, native: Results) -> Truth:
+    """Add what is known of a part to what is known of those before it; the tensors are written elsewhere."""
+    outputs = {}
+    for name, output in found.outputs.items():
+        before = output if sofar is None else sofar.outputs[name]
+        outputs[name] = replace(
+            output,
+            native=native[name],
+            wide=None,
+            allowance=None,
+            undecided=None,
+            exact=output.exact and before.exact,
+            widened=max(output.widened, before.widened),
+            disputed=output.disputed + (0 if sofar is None else before.disputed),
+            notes=tuple(dict.fromkeys((*before.notes, *output.notes))),
+        )
+    first = found if sofar is None else sofar
+    return replace(
+        found,
+        outputs=outputs,
+        nan_inputs=found.nan_inputs or first.nan_inputs,
+        notes=tuple(dict.fromkeys((*first.notes, *found.notes))),
+    )
