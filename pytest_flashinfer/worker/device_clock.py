@@ -25,7 +25,7 @@ _DEFAULT_RATE = 1_500_000
 _STEPS = 1 << 14  # marks are memsets that differ in size by 4 bytes; this many sizes are in use
 _FIRST_HOST = 100e-6  # seconds; what a call's host part is taken for after a break, when caches have gone cold
 _MOST_HEAD_START = 500e-6
-_AHEAD, _MARGIN = 3.0, 5e-6  # the head start is this much longer than the host's part took: contents that nobody
+_AHEAD, _MARGIN = 2.0, 5e-6  # the head start is this much longer than the host's part took: contents that nobody
 # has touched, and caches that others have used meanwhile, make a call's host part longer than that of one repeated
 _FADING = 0.8  # a slow call's share in the next head starts: one that is too short puts the host's pace into the span
 _NULL = 1e-6  # what a kernel that does nothing takes; events around it read some 2.5 us more
