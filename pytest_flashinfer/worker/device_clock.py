@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
 _DEFAULT_RATE = 1_500_000
 _STEPS = 1 << 14  # marks are memsets that differ in size by 4 bytes; this many sizes are in use
-_FIRST_HOST = 100e-6  # seconds; what a call's host part is taken for after a break, when caches have gone cold
+_FIRST_HOST = 150e-6  # seconds; what a call's host part is taken for after a break, when caches have gone cold
 _MOST_HEAD_START = 500e-6
 _AHEAD, _MARGIN = 2.0, 5e-6  # the head start is this much longer than the host's part took: contents that nobody
 # has touched, and caches that others have used meanwhile, make a call's host part longer than that of one repeated
@@ -56,7 +56,7 @@ class DeviceClock:
         self._cold = cache == "cold"
         self._now = time.perf_counter_ns
         self._taken: list[_Taken] = []
-        self._host = _FIRST_HOST
+        self._host = 0.0
         self._armed = False
         self.fallback = ""  # why events are used, where they are
         self._arm()  # what CUPTI does once is done here, not in the first timing

@@ -118,7 +118,7 @@ def test_the_head_start_grows_with_the_host_part_of_a_call_and_is_bounded(card, 
     ticks = iter(range(0, 10**12, 100_000))  # each look at the clock is 0.1 ms later
     monkeypatch.setattr(clock, "_now", lambda: next(ticks))
     taken(clock, lambda: card.work("k", 1000))
-    assert card.spun == pytest.approx([305e-6, 305e-6, 305e-6])
+    assert card.spun == pytest.approx([305e-6, 205e-6, 205e-6])
     ticks = iter(range(0, 10**12, 10_000_000))
     taken(clock, lambda: card.work("k", 1000))
     assert card.spun[-1] == pytest.approx(500e-6)
@@ -129,7 +129,16 @@ def test_a_slow_call_keeps_the_next_head_starts_long(card, monkeypatch):
     times = iter([0, 100_000, 100_000, 10**9, 10**9 + 10_000, 10**9 + 10_000, 2 * 10**9, 2 * 10**9 + 10_000, 3 * 10**9])
     monkeypatch.setattr(clock, "_now", lambda: next(times))
     taken(clock, lambda: card.work("k", 1000))
-    assert card.spun == pytest.approx([305e-6, 305e-6, 3 * 80e-6 + 5e-6])
+    assert card.spun == pytest.approx([305e-6, 205e-6, 2 * 80e-6 + 5e-6])
+
+
+def test_the_first_call_after_a_break_gets_a_longer_head_start(card, monkeypatch):
+    clock = DeviceClock("cuda:0", "warm")
+    ticks = iter(range(0, 10**12, 20_000))
+    monkeypatch.setattr(clock, "_now", lambda: next(ticks))
+    for _ in range(2):
+        taken(clock, lambda: card.work("k", 1000), launches=2)
+    assert card.spun == pytest.approx([305e-6, 45e-6, 305e-6, 45e-6])
 
 
 @pytest.mark.parametrize("slowness", [1, 3])
