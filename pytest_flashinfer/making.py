@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,14 @@ from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import variant
+from pytest_flashinfer.kept import Kept
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_flashinfer.data.model import Definition, TensorSpec, Workload
+    from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.own_inputs import OwnInputs
 
@@ -55,31 +55,6 @@ class DefaultInputs:
         )
 
 
-class Kept:
-    """The latest inputs that were made, up to `limit` bytes: the next solution is called with the same ones."""
-
-    def __init__(self, limit: int = 1 << 28) -> None:
-        self.limit = limit
-        self._values: OrderedDict[Hashable, tuple[Mapping[str, Any], int]] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, key: Hashable, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return what is kept under `key`, made if need be. Nobody may write to the tensors."""
-        if key not in self._values:
-            made = make()
-            self._values[key] = made, _bytes(made)
-            self._bytes += self._values[key][1]
-        self._values.move_to_end(key)
-        while len(self._values) > 1 and self._bytes > self.limit:
-            _, (_, dropped) = self._values.popitem(last=False)
-            self._bytes -= dropped
-        return self._values[key][0]
-
-
-def _bytes(values: Mapping[str, Any]) -> int:
-    return sum(value.nbytes for value in values.values() if isinstance(value, torch.Tensor))
-
-
 @dataclass(frozen=True)
 class Cases:
     """Makes the cases of one definition. All inputs follow from `seed`, the run's own.
@@ -105,11 +80,15 @@ class Cases:
         return self._case(solve_axes(self.definition, workload.axes), recipe, workload)
 
     def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
-        """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well."""
+        """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well.
+
+        The other one shows answers that were kept, which are far off: where it can, it borrows the first one's bound.
+        """
         first = self._case(axes, recipe, None)
         if not repeat:
             return [first]
-        return [first, *self._variants(first, ("same_ends",)), first.elsewhere()]
+        (other,) = self._variants(first, ("same_ends",))
+        return [first, replace(other, lender=first) if _all_borrow(first) else other, first.elsewhere()]
 
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
@@ -128,7 +107,7 @@ class Cases:
         case = first = self.first(workload)
         own = self._own(case)
         small = first.nbytes <= SMALL_BYTES and len(self.kinds) > 1
-        borrows = all(map(_borrows, first.definition.outputs.values()))
+        borrows = _all_borrow(first)
         if not small:
             (other,) = self._variants(first, self.kinds[:1])
             if first.nbytes > LARGEST_BYTES or not borrows:
@@ -226,9 +205,10 @@ class Cases:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
 
-def _borrows(output: TensorSpec) -> bool:
+def _all_borrow(case: Case) -> bool:
     """Whether one bound for all elements and all contents makes sense: not for integers, codes and what is drawn."""
-    return output.dtype in ("float64", "float32", "float16", "bfloat16")
+    borrowers = ("float64", "float32", "float16", "bfloat16")
+    return all(output.dtype in borrowers for output in case.definition.outputs.values())
 
 
 def _shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judge.tolerance import Tolerance
+    from pytest_flashinfer.kept import Kept
     from pytest_flashinfer.keyword import Keyword
-    from pytest_flashinfer.making import Kept
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
 
@@ -98,7 +98,7 @@ class FibSession:
     @cached_property
     def kept(self) -> Kept:
         """The inputs of listed workloads, made once for all solutions."""
-        from pytest_flashinfer.making import Kept
+        from pytest_flashinfer.kept import Kept
 
         return Kept(max(1 << 28, self.card.memory // 64))
 
