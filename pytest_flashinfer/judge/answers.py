@@ -75,6 +75,7 @@ class Answers:
         """Return the truth about a case. Raises ReferenceFailed."""
         found = self.kept.get(case.key)
         if found is None:
+            self.kept.make_room()
             start = time.perf_counter()
             found = self._ask(case) if case.lender is None else self._borrowing(case, case.lender)
             self.kept.put(case.key, found, time.perf_counter() - start)

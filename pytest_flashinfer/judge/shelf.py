@@ -54,6 +54,10 @@ class Shelf(Generic[T]):
         device = tensors[0].device if tensors else torch.device("cpu")
         self._add(key, _Entry(found, seconds, sum(each.nbytes for each in tensors), device))
 
+    def make_room(self) -> None:
+        """Let go of what takes more than its share even by itself, since something as large is to come."""
+        self._trim(least=0)
+
     def clear(self) -> None:
         """Forget everything."""
         self._near.clear()
@@ -61,7 +65,10 @@ class Shelf(Generic[T]):
 
     def _add(self, key: Hashable, entry: _Entry[T]) -> None:
         self._near[key] = entry
-        while len(self._near) > 1 and _size(self._near.values()) > self.near:
+        self._trim(least=1)
+
+    def _trim(self, least: int) -> None:
+        while len(self._near) > least and _size(self._near.values()) > self.near:
             old, dropped = self._near.popitem(last=False)
             if dropped.seconds >= _DEAR and dropped.nbytes <= self.far and old not in self._far:
                 self._far[old] = replace(dropped, found=_moved(dropped.found, torch.device("cpu")))

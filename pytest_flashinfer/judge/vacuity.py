@@ -9,6 +9,7 @@ import torch
 
 from . import floats
 from .compare import compare
+from .measure import spans
 from .tolerance import Tolerance
 from .truth import SAMPLED
 
@@ -60,20 +61,28 @@ def _candidates(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     native = output.native
     assert native is not None
-    yield "zeros", torch.zeros_like(native)
+    yield "zeros", native.new_zeros(()).expand(native.shape)
     if floats.is_float(output.dtype):
-        values = native if native.dtype.itemsize > 2 else native.to(torch.float32)  # noqa: PLR2004 - 16 bits and less
-        finite = torch.isfinite(values)
-        count = int(finite.sum())
-        if count > 1:
-            mean = float(values.where(finite, 0.0).sum(dtype=torch.float64)) / count
-            mean_value = torch.tensor(mean, dtype=torch.float64, device=native.device).to(native.dtype)
-            yield "the mean everywhere", mean_value.expand(native.shape)
+        mean = _mean(native)
+        if mean is not None:
+            yield "the mean everywhere", mean.to(native.dtype).expand(native.shape)
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.shape == native.shape and value.dtype == native.dtype:
             yield f"a copy of the input {name}", value
     if previous is not None and previous.shape == native.shape and previous.dtype == native.dtype:
         yield "the previous answer", previous
+
+
+def _mean(native: torch.Tensor) -> torch.Tensor | None:
+    """Return the mean of the finite elements, 0-d in float64; `None` where there are not even two."""
+    flat = native.reshape(-1)
+    total, count = (torch.zeros((), dtype=kind, device=native.device) for kind in (torch.float64, torch.int64))
+    for part in spans(flat):
+        values = flat[part].to(torch.float64)
+        finite = torch.isfinite(values)
+        total += values.where(finite, 0.0).sum()
+        count += finite.sum()
+    return total / count if int(count) > 1 else None
 
 
 def _explain(output: OutputTruth, candidate: str, value: torch.Tensor, tolerance: Tolerance) -> Vacuous:

@@ -59,6 +59,18 @@ def test_all_parts_of_a_truth_count():
     assert list(shelf._near) == ["b"]
 
 
+def test_what_is_too_large_to_be_kept_goes_before_the_next_is_asked_for():
+    shelf: Shelf[Truth] = Shelf(near=KIB, far=2 * KIB)
+    shelf.put("large", truth(1.0, kib=2), 9.0)
+    assert value(shelf.get("large")) == 1.0
+    shelf.make_room()
+    assert not shelf._near
+    assert value(shelf.get("large")) == 1.0
+    shelf.put("small", truth(2.0), 0.0)
+    shelf.make_room()
+    assert list(shelf._near) == ["small"]
+
+
 def test_errors_take_no_room():
     shelf: Shelf[Truth | Exception] = Shelf(near=KIB, far=KIB)
     error = ValueError("no truth")
