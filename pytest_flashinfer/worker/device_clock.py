@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 _CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
 _DEFAULT_RATE = 1_500_000
 _STEPS = 1 << 14  # marks are memsets that differ in size by 4 bytes; this many sizes are in use
-_FIRST_HOST = 150e-6  # seconds; what a call's host part is taken for after a break, when caches have gone cold
-_MOST_HEAD_START = 500e-6
+_MOST_HEAD_START = 600e-6  # seconds
+_FIRST_HOST = 300e-6  # what the host's part is taken for until a call after a break has shown it
+_BREAK = 1_000_000  # nanoseconds without a call, after which caches have gone cold
 _AHEAD, _MARGIN = 2.0, 5e-6  # the head start is this much longer than the host's part took: contents that nobody
 # has touched, and caches that others have used meanwhile, make a call's host part longer than that of one repeated
 _FADING = 0.8  # a slow call's share in the next head starts: one that is too short puts the host's pace into the span
@@ -56,7 +57,8 @@ class DeviceClock:
         self._cold = cache == "cold"
         self._now = time.perf_counter_ns
         self._taken: list[_Taken] = []
-        self._host = 0.0
+        self._host = {"after a break": _FIRST_HOST}
+        self._ended = 0
         self._armed = False
         self.fallback = ""  # why events are used, where they are
         self._arm()  # what CUPTI does once is done here, not in the first timing
@@ -70,7 +72,9 @@ class DeviceClock:
         card, now = self._card, self._now
         mark = card.new_mark(cold=self._cold)
         card.l2.release_persisting()
-        self._head_start(mark)
+        pace = "after a break" if now() - self._ended > _BREAK else "right after another"
+        known = self._host.get(pace, self._host["after a break"])
+        self._head_start(mark, known)
         start = now()
         yield
         host = now() - start
@@ -82,8 +86,9 @@ class DeviceClock:
         ahead, event = card.elapsed(0, 1), card.elapsed(1, 2)  # how long a spin takes depends on the card's clocks
         busy = max(wall * 1e-9 - ahead, 0.0)
         taken = _Taken(mark, host * 1e-9, event, busy)
-        self._host = max(taken.host_seconds, _FADING * self._host)
+        self._host[pace] = max(taken.host_seconds, _FADING * self._host.get(pace, 0.0))
         self._taken.append(taken)
+        self._ended = now()
 
     def read(self) -> list[Span]:
         """Return the spans since the last read, in order; clocks of one card are read one after the other."""
@@ -139,13 +144,12 @@ class DeviceClock:
             cupti.tracer().disarm()
         self._armed = False
 
-    def _head_start(self, mark: Mark) -> None:
-        """Enqueue what keeps the device busy until the call is enqueued."""
+    def _head_start(self, mark: Mark, host: float) -> None:
+        """Enqueue what keeps the device busy until a call is enqueued whose host part takes `host` seconds."""
         card = self._card
         card.record(card.events[0])
         card.synchronize()  # the card may have to turn to this process first, which takes it a tenth of a millisecond
         flush = card.flush_seconds if self._cold else 0.0
-        host = self._host if self._taken else max(self._host, _FIRST_HOST)
         spun = max(min(_AHEAD * host + _MARGIN, _MOST_HEAD_START) - flush, 0.0)
         card.record(card.events[0])
         if spun:

@@ -113,43 +113,57 @@ def test_only_a_cold_call_is_preceded_by_the_flush(card):
         assert sum(record.size > 1 << 20 for record in card.records) == flushes
 
 
-def test_the_head_start_grows_with_the_host_part_of_a_call_and_is_bounded(card, monkeypatch):
+class Host:
+    """The host's clock: each look at it is `step` nanoseconds after the last one."""
+
+    def __init__(self, clock, monkeypatch, step):
+        self.now, self.step = 10**12, step
+        monkeypatch.setattr(clock, "_now", self.look)
+
+    def look(self):
+        self.now += self.step
+        return self.now
+
+    def spend(self, nanoseconds):
+        self.now += nanoseconds
+
+
+def test_the_head_start_follows_the_host_part_of_a_call_and_is_bounded(card, monkeypatch):
     clock = DeviceClock("cuda:0", "warm")
-    ticks = iter(range(0, 10**12, 100_000))  # each look at the clock is 0.1 ms later
-    monkeypatch.setattr(clock, "_now", lambda: next(ticks))
+    host = Host(clock, monkeypatch, 100_000)
     taken(clock, lambda: card.work("k", 1000))
-    assert card.spun == pytest.approx([305e-6, 205e-6, 205e-6])
-    ticks = iter(range(0, 10**12, 10_000_000))
+    assert card.spun == pytest.approx([600e-6, 485e-6, 205e-6]), "that of a call right after another is its own"
+    host.step = 900_000
     taken(clock, lambda: card.work("k", 1000))
-    assert card.spun[-1] == pytest.approx(500e-6)
+    assert card.spun[3:] == pytest.approx([205e-6, 600e-6, 600e-6])
 
 
 def test_a_slow_call_keeps_the_next_head_starts_long(card, monkeypatch):
     clock = DeviceClock("cuda:0", "warm")
-    times = iter([0, 100_000, 100_000, 10**9, 10**9 + 10_000, 10**9 + 10_000, 2 * 10**9, 2 * 10**9 + 10_000, 3 * 10**9])
-    monkeypatch.setattr(clock, "_now", lambda: next(times))
-    taken(clock, lambda: card.work("k", 1000))
-    assert card.spun == pytest.approx([305e-6, 205e-6, 2 * 80e-6 + 5e-6])
+    host = Host(clock, monkeypatch, 10_000)
+    late = iter([0, 0, 90_000, 0, 0])
+    taken(clock, lambda: (host.spend(next(late)), card.work("k", 1000)), launches=5)
+    assert card.spun[2:] == pytest.approx([25e-6, 2 * 100e-6 + 5e-6, 2 * 80e-6 + 5e-6])
 
 
-def test_the_first_call_after_a_break_gets_a_longer_head_start(card, monkeypatch):
+def test_a_call_after_a_break_has_the_head_start_of_such_calls(card, monkeypatch):
     clock = DeviceClock("cuda:0", "warm")
-    ticks = iter(range(0, 10**12, 20_000))
-    monkeypatch.setattr(clock, "_now", lambda: next(ticks))
-    for _ in range(2):
+    host = Host(clock, monkeypatch, 20_000)
+    taken(clock, lambda: card.work("k", 1000))
+    for share in (0.8, 0.8**2, 0.8**3):
+        host.spend(5_000_000)
         taken(clock, lambda: card.work("k", 1000), launches=2)
-    assert card.spun == pytest.approx([305e-6, 45e-6, 305e-6, 45e-6])
+        assert card.spun[-2:] == pytest.approx([2 * share * 300e-6 + 5e-6, 45e-6])
 
 
 @pytest.mark.parametrize("slowness", [1, 3])
 def test_a_head_start_that_takes_longer_than_asked_is_not_the_call_s_time(card, monkeypatch, slowness):
     clock = DeviceClock("cuda:0", "warm")
-    ticks = iter(range(0, 10**12, 500_000))
-    monkeypatch.setattr(clock, "_now", lambda: next(ticks))
+    Host(clock, monkeypatch, 1_500_000)
     card.slowness = slowness
     (span,) = taken(clock, lambda: card.work("k", 1000), launches=1)
     ahead = slowness * card.spun[0] + 2 * GAP * 1e-9 + 700e-9
-    assert span.wall_seconds == pytest.approx(1e-3 - ahead, abs=2e-9)
+    assert span.wall_seconds == pytest.approx(3e-3 - ahead, abs=2e-9)
 
 
 def test_a_stream_that_the_caller_does_not_wait_for_is_late(card):
