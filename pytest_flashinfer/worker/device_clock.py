@@ -75,6 +75,8 @@ class DeviceClock:
         pace = "after a break" if now() - self._ended > _BREAK else "right after another"
         known = self._host.get(pace, self._host["after a break"])
         self._head_start(mark, known)
+        if not self._taken:
+            card.record(card.events[3])
         start = now()
         yield
         host = now() - start
@@ -133,11 +135,21 @@ class DeviceClock:
         if None in activities:
             self.fallback = "CUPTI's records are incomplete: another client in this process took them"
             return nothing  # calls of one measurement have one clock, or they could not be compared
-        if all(_apart(each, activity) for each, activity in zip(taken, activities, strict=True)):
+        windows = zip(taken, activities, strict=True)
+        if all(_apart(activity.window, each.event_seconds) for each, activity in windows if activity) and self._drifted(
+            activities
+        ):
             # A profiler in this process may have had CUPTI stamp records by a clock of its own, for good.
             self.fallback = "CUPTI's clock does not run at the rate of CUDA events"
             return nothing
         return activities
+
+    def _drifted(self, activities: list[Activity | None]) -> bool:
+        """Whether the two clocks contradict each other about the whole batch: of one short call events are unsure."""
+        first, last = activities[0], activities[-1]
+        assert first is not None
+        assert last is not None
+        return _apart((last.closed - first.opened) * 1e-9, self._card.elapsed(3, 2))
 
     def _disarm(self) -> None:
         if self._armed:
@@ -158,10 +170,9 @@ class DeviceClock:
         card.record(card.events[1])
 
 
-def _apart(taken: _Taken, activity: Activity | None) -> bool:
-    """Whether CUPTI and events contradict each other about a call; chance may bring that about for one, not for all."""
-    difference = abs(activity.window - taken.event_seconds) if activity else 0.0
-    return difference > _RATE * taken.event_seconds + _OFFSET
+def _apart(recorded: float, events: float) -> bool:
+    """Whether CUPTI and events contradict each other about a time in seconds; chance may bring that about for one."""
+    return abs(recorded - events) > _RATE * events + _OFFSET
 
 
 class _Card:
@@ -181,7 +192,7 @@ class _Card:
         self._elapsed = self.runtime.cudaEventElapsedTime
         self._memset = self.runtime.cudaMemsetAsync
         self.l2 = L2(self.runtime, index)
-        self.events = [self._event() for _ in range(3)]
+        self.events = [self._event() for _ in range(4)]
         rate = ctypes.c_int(0)
         self.runtime.cudaDeviceGetAttribute(ctypes.byref(rate), _CLOCK_RATE, index)
         self.hertz = 1e3 * (rate.value or _DEFAULT_RATE)

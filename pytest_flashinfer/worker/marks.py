@@ -32,15 +32,21 @@ class Mark:
 class Activity:
     """What one call did on the device: from the first start to the last end, over all streams and threads.
 
-    `window` is the time from the end of the mark before to the start of the mark after, in seconds as well: events
-    stand there too, which shows whether CUPTI's clock runs at the rate of theirs.
+    `opened` is the end of the mark before and `closed` the start of the mark after, in nanoseconds: events stand there
+    too, which shows whether CUPTI's clock runs at the rate of theirs.
     """
 
     seconds: float
     kernels: tuple[str, ...]
     kernel_seconds: tuple[float, ...]
     late: bool
-    window: float
+    opened: int
+    closed: int
+
+    @property
+    def window(self) -> float:
+        """Return the seconds between the marks."""
+        return (self.closed - self.opened) * 1e-9
 
 
 def assign(marks: Sequence[Mark], records: Iterable[Record], value: int) -> list[Activity | None]:
@@ -72,15 +78,14 @@ def assign(marks: Sequence[Mark], records: Iterable[Record], value: int) -> list
 
 
 def _activity(own: list[Record], before: Record, after: Record) -> Activity:
-    window = (after.start - before.end) * 1e-9
     if not own:
-        return Activity(0.0, (), (), late=False, window=window)
+        return Activity(0.0, (), (), late=False, opened=before.end, closed=after.start)
     start, end = min(record.start for record in own), max(record.end for record in own)
     late = end > after.start + _SLACK or own[-1].correlation > after.correlation
     ordered = sorted(own, key=_start)
     names = tuple(record.name for record in ordered)
     each = tuple((record.end - record.start) * 1e-9 for record in ordered)
-    return Activity((end - start) * 1e-9, names, each, late, window)
+    return Activity((end - start) * 1e-9, names, each, late, before.end, after.start)
 
 
 _start, _correlation = attrgetter("start"), attrgetter("correlation")

@@ -21,7 +21,7 @@ class Card:
 
     def __init__(self):
         self.l2 = SimpleNamespace(nbytes=100 << 20, release_persisting=lambda: None)
-        self.events, self.times = (0, 1, 2), [0, 0, 0]
+        self.events, self.times = (0, 1, 2, 3), [0, 0, 0, 0]
         self._serial = 0
         self.now, self.busy_until, self.calls = 0, 0, 0
         self.records, self.spun, self.slowness = [], [], 1
@@ -222,6 +222,16 @@ def test_one_call_in_which_the_host_was_held_up_does_not_discredit_the_records(c
         card.work("k", 5000)
         if card.calls < 10:
             card.times[1] -= 400_000  # the first event came long before the mark
+
+    assert {span.source for span in taken(clock, call, launches=5)} == {"cupti"}
+
+
+def test_events_that_read_too_much_about_every_short_call_do_not_discredit_the_records(card):
+    clock = DeviceClock("cuda:0")
+
+    def call():
+        card.work("k", 2000)
+        card.times[1] -= 9_000  # of 12 us that they read then
 
     assert {span.source for span in taken(clock, call, launches=5)} == {"cupti"}
 
