@@ -52,7 +52,7 @@ class Progress:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or hasattr(self.config, "workerinput") or os.environ.get("TERM", "dumb") == "dumb":
             return None
-        return reporter if reporter.isatty() and reporter.verbosity >= 0 else None
+        return reporter if reporter.isatty and reporter.verbosity >= 0 else None
 
     def _write(self, text: str) -> None:
         reporter = self._reporter()

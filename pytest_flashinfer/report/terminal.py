@@ -52,6 +52,6 @@ def summary(reporter: pytest.TerminalReporter) -> None:
 
 def _width(reporter: pytest.TerminalReporter) -> int:
     """Return how many columns a line may have; a log has as many as it needs, unless somebody says otherwise."""
-    if reporter.isatty() or "COLUMNS" in os.environ:
+    if reporter.isatty or "COLUMNS" in os.environ:
         return reporter._tw.fullwidth  # noqa: SLF001 - pytest has no other name for the width
     return _UNBOUNDED

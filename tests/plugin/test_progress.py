@@ -104,7 +104,7 @@ def test_where_it_is_shown(monkeypatch, terminal, shown):
     width, verbosity, tty, term = terminal
     monkeypatch.setenv("TERM", term)
     writer = Writer(width, "x" * 20)
-    reporter = SimpleNamespace(isatty=lambda: tty, verbosity=verbosity, _tw=writer)
+    reporter = SimpleNamespace(isatty=tty, verbosity=verbosity, _tw=writer)
     plugins = SimpleNamespace(get_plugin=lambda name: reporter if name == "terminalreporter" else None)
     with Progress(SimpleNamespace(pluginmanager=plugins)).doing("a" * 200):
         pass
