@@ -9,7 +9,7 @@ import pytest
 from pytest_flashinfer.build.registry import canonical
 from pytest_flashinfer.collect import DefinitionFile
 from pytest_flashinfer.worker.errors import WorkerDied
-from pytest_flashinfer.worker.kernel import build_request, solution_folder
+from pytest_flashinfer.worker.request import build_request, solution_folder
 
 if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Solution

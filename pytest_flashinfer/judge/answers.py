@@ -17,7 +17,7 @@ from pytest_flashinfer.judge.rowwise import leading
 from pytest_flashinfer.judge.shelf import Shelf
 from pytest_flashinfer.judge.truth import OutputSpec, Truth, inadmissible
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
-from pytest_flashinfer.worker.kernel import cache_folder
+from pytest_flashinfer.worker.request import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.request import build_request, inplace_of, solution_folder
 from pytest_flashinfer.worker.runner import Runner
 
 if TYPE_CHECKING:
@@ -18,39 +17,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.layout import Output
     from pytest_flashinfer.worker.pool import Pool
     from pytest_flashinfer.worker.runner import Cache, RunResult
-
-
-def cache_folder() -> Path:
-    """Return the folder under which compiled kernels outlive a run: `$XDG_CACHE_HOME/pytest-flashinfer`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pytest-flashinfer"
-
-
-def solution_folder(solution: Solution) -> Path:
-    """Return the one folder in which a solution is built, and which alone its processes may write to."""
-    return cache_folder() / "solutions" / solution.digest[:32]
-
-
-def build_request(definition: Definition, solution: Solution, device: str, folder: Path) -> dict[str, Any]:
-    """Return what a worker needs to build `solution`: its sources and the names of the tensors, nothing else."""
-    return {
-        "language": solution.language,
-        "binding": solution.binding,
-        "entry_file": solution.entry_file,
-        "entry_function": solution.entry_function,
-        "sources": [{"path": source.path, "content": source.content} for source in solution.sources],
-        "destination_passing": solution.destination_passing,
-        "inputs": list(definition.inputs),
-        "outputs": [name for name in definition.outputs if name not in inplace_of(definition)],
-        "device": "cpu" if device == "cpu" else "cuda:0",
-        "cache": str(folder),
-        "caches": ["cold", "warm"],
-    }
-
-
-def inplace_of(definition: Definition) -> dict[str, str]:
-    """Return the outputs that are written back into an input, with that input: no call is given them again."""
-    params = {name: spec.param for name, spec in definition.outputs.items() if spec.param is not None}
-    return {name: param for name, param in params.items() if param in definition.inputs}
 
 
 class Kernel:

@@ -1,8 +1,12 @@
 """What pytest loads in every run of every project that has the plugin installed must be light."""
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "triton", "hypothesis", "jsonschema", "numpy", "safetensors", "pynvml", "jinja2", "plotly"}
 
 
@@ -25,3 +29,46 @@ def test_the_plugin_module_is_light():
     loaded = loaded_by("-c", "import pytest_flashinfer.plugin")
     assert "pytest_flashinfer" in loaded
     assert loaded & HEAVY == set()
+
+
+def test_a_run_that_only_reads_files_needs_no_torch(tmp_path):
+    """The processes that import it are started while pytest collects, before this one would: they need not wait."""
+    for folder in ("definitions/rmsnorm", "solutions/torch/rmsnorm"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    options = ("--fib-solutions=solutions", "--fib-device=cpu", "--fib-build-jobs=2", "-k", "test_schema")
+    loaded = loaded_by("-m", "pytest", *options, cwd=tmp_path)
+    assert "pytest_flashinfer" in loaded
+    assert loaded & {"torch", "triton", "numpy", "jsonschema"} == set()
+
+
+RECORDS = """
+import gc
+during = gc.isenabled()
+"""
+IMPORTS = """
+import gc
+from pytest_flashinfer import session
+before = gc.get_freeze_count()
+session.import_torch()
+import torch
+assert not torch.during, "searched for garbage"
+assert gc.isenabled()
+assert gc.get_freeze_count() > before
+gc.unfreeze()
+session.import_torch()
+assert gc.get_freeze_count() == 0, "what a later check has made is not kept for good"
+"""
+
+
+def test_the_import_of_torch_is_not_searched_for_garbage(tmp_path):
+    (tmp_path / "torch.py").write_text(RECORDS)
+    first = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        env=os.environ | {"PYTHONPATH": first},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
