@@ -7,6 +7,7 @@ fixtures of this module have one fork-server.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections import defaultdict
@@ -23,6 +24,9 @@ from hypothesis.database import InMemoryExampleDatabase
 from pytest_flashinfer import collect, fixtures, judging, making, search, searching, session, timing  # noqa: F401
 from pytest_flashinfer.worker import kernel, pool  # noqa: F401
 from pytest_flashinfer.worker.nursery import Nursery
+
+gc.collect()
+gc.freeze()  # pytest collects garbage at the end of each run, five times: in these modules it need not look
 
 
 class Shared(pool.Pool):
