@@ -36,6 +36,7 @@ class DataSet:
         self.workload_paths = tuple(workloads)
         self._definitions: dict[Path, Loaded[Definition]] = {}
         self._workloads: dict[Path, list[Loaded[Workload]]] = {}
+        self._shared: dict[Path, dict[str, list[Loaded[Workload]]]] = {}
 
     def definition_files(self) -> list[Path]:
         """List the definition files, sorted within each folder."""
@@ -114,8 +115,13 @@ class DataSet:
         """Lines of a file that is for several definitions: those of others are left to the others."""
         if file.stem == name:
             return load_workloads(file, name)
-        lines = load_workloads(file)
-        return [line for line in lines if isinstance(line.raw, dict) and line.raw.get("definition") == name]
+        if file not in self._shared:  # once for all definitions: there may be hundreds of them, and of such files
+            self._shared[file] = defaultdict(list)
+            for line in load_workloads(file):
+                owner = line.raw.get("definition") if isinstance(line.raw, dict) else None
+                if isinstance(owner, str):
+                    self._shared[file][owner].append(line)
+        return self._shared[file].get(name, [])
 
     @cached_property
     def _workload_index(self) -> dict[Path, dict[str, list[Path]]]:

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from pytest_flashinfer.data import dataset
 from pytest_flashinfer.data.dataset import DataSet
 from tests.data import samples
 
@@ -160,6 +161,21 @@ def test_workloads_beside_a_sol_problem(tmp_path):
     assert data.definition_files() == [path]
     assert [line.value.axes for line in data.workloads(path)] == [{"t": 3}]
     assert samples.messages(data.problems(path)) == []
+
+
+def test_a_file_of_many_definitions_is_read_once(root, monkeypatch):
+    """A data set may have hundreds of definitions, and of files that were named one by one."""
+    names = ["scale_add_h8", "other_h8", "third_h8"]
+    for name in names[1:]:
+        samples.write(root / f"definitions/elementwise/{name}.json", samples.changed(samples.BASE, name=name))
+    lines = [json.loads(json.dumps(samples.LINE).replace("scale_add_h8", name)) for name in (*names, names[1])]
+    path = samples.write_lines(root / "all.jsonl", *lines, {**samples.LINE, "definition": ["no name"]})
+    read, load = [], dataset.load_workloads
+    monkeypatch.setattr(dataset, "load_workloads", lambda *given: read.append(given) or load(*given))
+    data = DataSet([root / "definitions"], [], [path])
+    found = {name: len(data.workloads(root / f"definitions/elementwise/{name}.json")) for name in names}
+    assert found == {"scale_add_h8": 1, "other_h8": 2, "third_h8": 1}
+    assert read == [(path,)]
 
 
 def test_root_of_the_data_set(root):
