@@ -36,9 +36,9 @@ def test_a_run_that_only_reads_files_needs_no_torch(tmp_path):
     for folder in ("definitions/rmsnorm", "solutions/torch/rmsnorm"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     options = ("--fib-solutions=solutions", "--fib-device=cpu", "--fib-build-jobs=2", "-k", "test_schema")
-    loaded = loaded_by("-m", "pytest", *options, cwd=tmp_path)
+    loaded = loaded_by("-m", "pytest", *options, "-s", cwd=tmp_path)  # what pytest captures is not seen
     assert "pytest_flashinfer" in loaded
-    assert loaded & {"torch", "triton", "numpy", "jsonschema"} == set()
+    assert loaded & {"torch", "triton", "numpy"} == set()
 
 
 RECORDS = """
