@@ -1,22 +1,41 @@
 """--fib-resume: what an earlier run has found is not found again."""
 
 import json
+import shutil
 
 import pytest
 
-from .repository import GOOD, WRONG
+from .repository import GOOD, WRONG, Repository
 
-TRACES = ("--fib-traces=traces", "--benchmark-min-rounds=1")
+TRACES = ("--fib-traces=traces", "--benchmark-min-rounds=1", "-k", "test_correct or test_speed")
 
 
 @pytest.fixture
 def run(repository):
-    """Run the checks that leave traces, in a process of its own."""
+    """Run the checks that leave traces."""
 
     def call(*options):
-        return repository.run(*TRACES, "-k", "test_correct or test_speed", "-rs", *options)
+        return repository.run(*TRACES, "-rs", *options)
 
     return call
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a data set like `repository` after a run."""
+    made = Repository(tmp_path_factory.mktemp("finished"))
+    made.define()
+    made.sizes(4)
+    made.solve()
+    done = made.run(*TRACES)
+    assert done.code == 0, done.output
+    return made.root
+
+
+@pytest.fixture
+def held(repository, finished):
+    """What an earlier run has found in this repository."""
+    shutil.copytree(finished / "traces", repository.root / "traces")
 
 
 def lines(repository):
@@ -43,10 +62,14 @@ def test_a_second_run_skips_all_and_counts_what_was_found(repository, run):
     assert kept[1][1] == kept[0][1]
 
 
-def test_without_the_option_everything_runs_again(repository, run):
-    run()
+def test_without_the_option_everything_runs_again(repository, held, run):
     assert set(run().outcomes().values()) == {"passed"}
     assert len(lines(repository)) == 2
+
+
+def test_what_was_found_in_another_folder_counts(held, run):
+    """The next tests rely on it."""
+    assert set(run("--fib-resume").outcomes().values()) == {"skipped"}
 
 
 def changed_solution(repository):
@@ -75,15 +98,13 @@ def changed_version(repository):
 @pytest.mark.parametrize(
     "change", [changed_solution, changed_definition, changed_workload, changed_card, changed_version]
 )
-def test_what_has_changed_runs_again(repository, run, change):
-    run()
+def test_what_has_changed_runs_again(repository, held, run, change):
     change(repository)
     again = run("--fib-resume")
     assert set(again.outcomes().values()) == {"passed"}, again.output
 
 
-def test_half_a_line_of_a_killed_run_is_no_result_and_harms_no_other(repository, run):
-    run()
+def test_half_a_line_of_a_killed_run_is_no_result_and_harms_no_other(repository, held, run):
     path = repository.root / "traces/elementwise/scale_add_h8.jsonl"
     whole = path.read_text()
     path.write_text(whole[:-100])
