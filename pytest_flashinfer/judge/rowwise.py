@@ -1,7 +1,8 @@
 """The truth about outputs too large to be held wide at once: found for some rows after the other.
 
-That can be done where a row of every output depends on the same row of some inputs only. Whether it does shows: the
-reference's own result for all rows at once has to be near the truth of each part.
+That can be done where a row of every output depends on the same row of some inputs only. Whether it does shows: a few
+rows by themselves have the same truth as among others, however little the others would add, and the reference's own
+result for all rows at once is near the truth of each part.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 MANY = 1 << 26  # elements of the outputs from which on they are not held wide at once
 AT_ONCE = 1 << 24  # elements of outputs and of the inputs cut with them that are
 _FEWEST = 8  # rows from which columns can be told apart, see bound.smooth
+_ALONE = 8  # rows that are evaluated by themselves as well
+_SAME, _SAME_SHORT = 2.0**-16, 2.0**-7  # of the bound: sums in another order differ by less, in float64 and float32
 
 
 class Slots(Protocol):
@@ -88,11 +91,13 @@ def by_rows(run: Reference, cut: tuple[str, ...], find: Find, write: Write) -> T
     merged: Truth | None = None
     for begin in range(0, total, step):
         part = slice(begin, min(begin + step, total))
-        inputs = {**run.inputs, **{name: run.inputs[name][part] for name in cut if run.inputs[name] is not None}}
-        specs = {name: replace(spec, shape=(part.stop - begin, *_tail(spec))) for name, spec in run.outputs.items()}
-        found = find(inputs, specs, {name: None if value is None else value[part] for name, value in native.items()})
-        if not _independent(found):
+        found = find(*_some(run, cut, native, part))
+        if not _near(found):
             return None
+        if merged is None:
+            last = slice(step - min(_ALONE, step // 2), step)
+            if not _alike(found, find(*_some(run, cut, native, last)), last):
+                return None
         for name, output in found.outputs.items():
             write(name, part, output)
         merged = _merged(merged, found, native)
@@ -109,13 +114,38 @@ def _step(run: Reference, cut: tuple[str, ...]) -> tuple[int, int]:
     return max(_FEWEST, AT_ONCE // max(columns, 1)), sizes[0][0]
 
 
-def _tail(spec: OutputSpec) -> tuple[int, ...]:
-    return (spec.shape or ())[1:]
+def _some(
+    run: Reference, cut: tuple[str, ...], native: Results, part: slice
+) -> tuple[Mapping[str, Any], Mapping[str, OutputSpec], Results]:
+    """Return inputs, outputs and what the whole run has for them, for some rows."""
+    inputs = {**run.inputs, **{name: run.inputs[name][part] for name in cut if run.inputs[name] is not None}}
+    rows = part.stop - part.start
+    specs = {name: replace(spec, shape=(rows, *(spec.shape or ())[1:])) for name, spec in run.outputs.items()}
+    return inputs, specs, {name: None if value is None else value[part] for name, value in native.items()}
 
 
-def _independent(found: Truth) -> bool:
-    """Say whether the whole run's rows are what the part alone gives."""
-    return found.how.startswith("lifted") and all(each.widened <= FAR for each in found.outputs.values())
+def _near(found: Truth) -> bool:
+    """Say whether the whole run's rows are about what the part gives, and finite in the same places.
+
+    Where they are not the reference may have overflowed by itself; only the whole can tell.
+    """
+    outputs = found.outputs.values()
+    return found.how.startswith("lifted") and all(each.widened <= FAR and not each.disputed for each in outputs)
+
+
+def _alike(found: Truth, alone: Truth, part: slice) -> bool:
+    """Say whether the rows `part` have the same truth among others as alone."""
+    share = _SAME if found.how == "lifted" else _SAME_SHORT
+    for name, output in found.outputs.items():
+        wide, other = output.wide, alone.outputs[name].wide
+        if wide is None or other is None or output.allowance is None:
+            if output.native is not None:
+                return False
+            continue
+        same = (wide[part] == other) | (wide[part].isnan() & other.isnan())
+        if not bool((same | ((wide[part] - other).abs() <= share * output.allowance[part])).all()):
+            return False
+    return True
 
 
 def _merged(sofar: Truth | None, found: Truth, native: Results) -> Truth:

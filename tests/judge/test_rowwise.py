@@ -28,6 +28,18 @@ def run(a, b):
     c = torch.matmul(a.float(), b.float().T)
     return (c - c.mean(0)).half()
 """
+LITTLE = """
+import torch
+def run(a, b):
+    return (torch.matmul(a.float(), b.float().T) * (1 + 5e-6 * a.shape[0])).half()
+"""
+MASKED = """
+import torch
+def run(a, b):
+    c = torch.matmul(a, b.T)
+    rows, columns = torch.arange(c.shape[0]), torch.arange(c.shape[1])
+    return c.masked_fill(columns > rows[:, None], -float("inf"))
+"""
 NORM = """
 import torch
 def run(a, b):
@@ -91,6 +103,8 @@ def test_the_truth_of_parts_is_that_of_the_whole(
 ) -> None:
     a, b = torch.randn(ROWS, INNER).half(), torch.randn(COLUMNS, INNER).half()
     reply, truth = asked(source, tmp_path, a, b, names)
+    alone = evaluated.pop(1)
+    assert alone == (8, INNER)
     assert len(evaluated) == 4
     assert sum(shape[0] for shape in evaluated) == ROWS
     assert reply["how"] == "lifted"
@@ -122,6 +136,21 @@ def test_rows_that_depend_on_each_other_are_found_at_once(
     assert float((truth.outputs["c"].wide - truth.outputs["c"].native).abs().max()) < 0.05
 
 
+@pytest.mark.parametrize("source", [LITTLE, MASKED], ids=["less than roundings", "infinite elsewhere"])
+def test_rows_that_depend_on_others_within_the_bound_are_found_at_once(
+    tmp_path: Path, evaluated: list[tuple[int, ...]], source: str
+) -> None:
+    a, b = torch.randn(ROWS, INNER).half(), torch.randn(COLUMNS, INNER).half()
+    _, truth = asked(source, tmp_path, a, b, ("c",))
+    assert evaluated[-1] == (ROWS, INNER)
+    found = truth.outputs["c"]
+    assert found.undecided is None
+    assert compare(found.native, found).ok
+    wrong = found.native.clone()
+    wrong[40:44] *= 1 - 2**-9
+    assert not compare(wrong, found).ok
+
+
 def test_what_is_small_is_found_at_once(
     tmp_path: Path, evaluated: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,13 +159,14 @@ def test_what_is_small_is_found_at_once(
     assert evaluated == [(ROWS, INNER)]
 
 
-def test_the_undecided_elements_of_each_part_are_kept(tmp_path: Path) -> None:
+def test_only_the_whole_tells_where_the_reference_overflows(tmp_path: Path, evaluated: list[tuple[int, ...]]) -> None:
     a, b = torch.randn(ROWS, INNER).half(), torch.randn(COLUMNS, INNER).half()
     a[70] = 6e4  # overflows in float16, not in float64
-    reply, truth = asked(GEMM, tmp_path, a, b.abs(), ("c",))
-    assert reply["outputs"][0]["undecided"] == (reply["outputs"][0]["disputed"] > 0)
-    if truth.outputs["c"].undecided is not None:
-        assert truth.outputs["c"].undecided.any(dim=1).nonzero().flatten().tolist() == [70]
+    source = GEMM.replace("a, b.T)", "(a + a) / 1000, b.T)")
+    reply, truth = asked(source, tmp_path, a, b.abs(), ("c",))
+    assert evaluated[-1] == (ROWS, INNER)
+    assert reply["outputs"][0]["undecided"]
+    assert truth.outputs["c"].undecided.any(dim=1).nonzero().flatten().tolist() == [70]
 
 
 AXES = {"m": Axis("var"), "n": Axis("const", 4), "k": Axis("const", 3)}
