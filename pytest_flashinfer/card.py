@@ -63,7 +63,8 @@ class Card:
                 raise
             torch.cuda.empty_cache()
             shared = "run fewer processes on it" if self.sharers > 1 else "another program may use it"
-            free, own = (each / 2**30 for each in (torch.cuda.mem_get_info()[0], torch.cuda.memory_allocated()))
+            name = str(self.device)  # a worker sees its card alone, this process all of them
+            free, own = (each / 2**30 for each in (torch.cuda.mem_get_info(name)[0], torch.cuda.memory_allocated(name)))
             state = f"{own:.1f} GiB held here, {free:.1f} of {self.whole / 2**30:.1f} GiB free"
             text = f"the memory of {self.device} does not suffice to judge this ({state}): {shared}"
             raise MemoryShort(text) from error
@@ -72,7 +73,7 @@ class Card:
         if self._in_use is not None:
             from pytest_flashinfer.worker.memory import give_back
 
-            give_back(max(1 << 30, self.memory // 16))
+            give_back(max(1 << 30, self.memory // 16), str(self.device))
 
     def _settle(self) -> None:
         if self._in_use is not None:

@@ -34,13 +34,13 @@ class MemoryShort(Exception):  # noqa: N818 - what happened
     """A device's memory does not suffice for the judge; one line."""
 
 
-def give_back(most: int = 1 << 30) -> None:
-    """Free what torch holds of the card without using it, where that is more than `most` bytes.
+def give_back(most: int = 1 << 30, device: str = "cuda:0") -> None:
+    """Free what torch holds of a card without using it, where that is more than `most` bytes.
 
     Several processes share a card, and what one of them only might need again another one lacks.
     """
     cuda: Any = torch.cuda
-    if cuda.is_initialized() and cuda.memory_reserved() - cuda.memory_allocated() > most:
+    if cuda.is_initialized() and cuda.memory_reserved(device) - cuda.memory_allocated(device) > most:
         cuda.empty_cache()
 
 

@@ -14,8 +14,8 @@ from pytest_flashinfer.worker.device import Device
 from pytest_flashinfer.worker.memory import MemoryShort
 
 
-def card(sharers=1, kind="cuda"):
-    return Card(Device(kind, name="C", memory=80 << 30, uuid="GPU-1"), sharers, lambda: None)
+def card(sharers=1, kind="cuda", index=0):
+    return Card(Device(kind, index, name="C", memory=80 << 30, uuid="GPU-1"), sharers, lambda: None)
 
 
 def test_what_is_kept_is_shared_and_what_is_used_for_a_moment_is_not():
@@ -26,9 +26,10 @@ def test_what_is_kept_is_shared_and_what_is_used_for_a_moment_is_not():
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried"), CudaError(2, "out of memory")])
 @pytest.mark.parametrize(("sharers", "hint"), [(1, "another program may use it"), (3, "run fewer processes on it")])
 def test_too_little_memory_is_one_line(monkeypatch, error, sharers, hint):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3 << 30, 80 << 30))
-    line = rf"the memory of cuda:0 does not suffice to judge this \(0.0 GiB held here, 3.0 of 80.0 GiB free\): {hint}"
-    with pytest.raises(MemoryShort, match=line), card(sharers).memory_needed():
+    monkeypatch.setattr(torch.cuda, "mem_get_info", {"cuda:2": (3 << 30, 80 << 30)}.get)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", {"cuda:2": 2 << 30}.get)
+    line = rf"the memory of cuda:2 does not suffice to judge this \(2.0 GiB held here, 3.0 of 80.0 GiB free\): {hint}"
+    with pytest.raises(MemoryShort, match=line), card(sharers, index=2).memory_needed():
         raise error
 
 
@@ -46,6 +47,20 @@ def test_only_a_device_that_this_process_uses_is_waited_for(monkeypatch, used):
     assert card().turns.settle is not None
     card().turns.settle()
     assert asked == (["cuda:0"] if used else [])
+
+
+def test_what_a_test_leaves_unused_of_its_own_card_is_given_back(monkeypatch):
+    given_back = []
+    fakes = {
+        "is_initialized": lambda: True,
+        "memory_reserved": {"cuda:2": 9 << 30}.get,
+        "memory_allocated": {"cuda:2": 1 << 30}.get,
+        "empty_cache": lambda: given_back.append(True),
+    }
+    monkeypatch.setattr(torch, "cuda", SimpleNamespace(**fakes))
+    with card(index=2).memory_needed():
+        pass
+    assert given_back
 
 
 def test_torch_is_not_imported_to_wait_for_a_device(monkeypatch):

@@ -141,11 +141,13 @@ def test_memory_that_nobody_uses_is_given_back_where_it_is_much(monkeypatch, use
     given_back = []
     fakes = {
         "is_initialized": lambda: used,
-        "memory_reserved": lambda: held << 30,
-        "memory_allocated": lambda: in_use << 30,
+        "memory_reserved": lambda device: held << 30 if device == "cuda:1" else 0,
+        "memory_allocated": lambda device: in_use << 30 if device == "cuda:1" else 0,
         "empty_cache": lambda: given_back.append(True),
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     memory.give_back(4 << 30)
+    assert not given_back, "another card's"
+    memory.give_back(4 << 30, "cuda:1")
     assert len(given_back) == freed
