@@ -92,7 +92,9 @@ class Answers:
         reason = inadmissible(truth)
         if reason is not None:
             raise ReferenceFailed(reason)
-        return truth
+        if case.lender is None:
+            return truth
+        return replace(truth, in_full=lambda: self.admitted(replace(case, lender=None)))  # it has to be fair as well
 
     def close(self) -> None:
         """End the worker and forget all truths."""

@@ -132,6 +132,15 @@ def test_a_borrower_has_a_truth_of_its_own_before_anybody_is_blamed(answers):
     assert answers.answer(borrower).outputs["y"].wide is None
 
 
+def test_a_borrowers_own_truth_has_to_be_a_fair_test_as_well(answers, monkeypatch):
+    borrower = replace(case(variant="timed 0"), lender=case(fill=0.5))
+    found = answers.admitted(borrower)
+    assert answers.answer(replace(borrower, lender=None)) is found.in_full()
+    monkeypatch.setattr(module, "inadmissible", lambda truth: "cancellation")
+    with pytest.raises(ReferenceFailed, match="cancellation"):
+        found.in_full()
+
+
 def lent(native, lender, allowance, **more):
     allowance = torch.as_tensor(allowance, dtype=torch.float64).expand(lender.shape)
     other = OutputTruth("y", "float32", lender, lender.double(), allowance, **more)
