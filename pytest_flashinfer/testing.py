@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.judge.verdict import decide
 from pytest_flashinfer.judging import Call, Failed
-from pytest_flashinfer.worker.errors import BuildFailed, WorkerError
+from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class UnderTest:
     """Calls one solution in its own process; `log` is what it printed since it was last taken.
 
-    `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds; `compiled` what
-    Triton compiled in its calls, in their order.
+    `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds, in a process that
+    lives; `compiled` what Triton compiled in its calls, in their order.
     """
 
     def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
@@ -65,6 +65,8 @@ class UnderTest:
             self.log += error.log
             if self.kernel.build_failed:
                 raise Failed(decide(error=error), log=error.log) from error
+            if not isinstance(error, CallFailed):
+                self.took.clear()  # the next process has to load and compile anew
             done = calls[: len(todo) - 1]
             return [*done, Call(todo[len(done)], error=error)]
         return calls

@@ -39,7 +39,9 @@ class FakeKernel:
             if self.error is not None and number == self.after:
                 raise self.error
             outputs = {"y": each.values["x"] * each.values["scale"]}
-            yield SimpleNamespace(outputs=outputs, violations=(), log=f"call {number}\n", span=None, compiled=())
+            yield SimpleNamespace(
+                outputs=outputs, violations=(), log=f"call {number}\n", span=None, compiled=(), round_trip=0.1
+            )
         if self.error is not None and self.after >= len(CASES):
             raise self.error
 
@@ -65,6 +67,18 @@ ENDS = [
     (WorkerTimedOut(2.0), "TIMEOUT", "no answer within 2 s; the worker was killed"),
     (CallFailed("exception", "ValueError: odd", "Traceback"), "RUNTIME_ERROR", "ValueError: odd"),
 ]
+KINDS = ("dies", "hangs", "raises")
+
+
+@pytest.mark.parametrize(
+    ("error", "known"), [(each[0], kind == "raises") for each, kind in zip(ENDS, KINDS, strict=True)], ids=KINDS
+)
+def test_what_calls_took_is_known_of_a_process_that_lives(error, known):
+    """A process that follows has compiled nothing yet: its calls have to be warmed up as the first ones were."""
+    kernel = UnderTest(FakeKernel(error, 1))
+    cases = [replace(each, workload=SimpleNamespace(uuid="w")) for each in CASES]
+    kernel.run(cases)
+    assert ("w" in kernel.took) is known
 
 
 def test_right_calls_pass():
