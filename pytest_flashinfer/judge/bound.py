@@ -13,7 +13,7 @@ _TINY = 1e-300
 _HOPELESS = 1e60  # the square of a relative error
 _HALF_ULP = 0.5 * (1 + 2.0**-5)  # one rounding to nearest, and a little for approximated functions
 _HELD_INSIDE = 3.0  # roundings of operands held in 16 bits, where few terms make a row and one element has the largest
-_ENOUGH = 4.5  # runs, and neighbours' runs in their place, below which chance makes too much of an element's bound
+_ENOUGH = 6.5  # runs, and neighbours' runs in their place, below which chance makes too much of an element's bound
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
 
 

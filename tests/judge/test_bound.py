@@ -129,7 +129,7 @@ def test_the_library_s_own_softmax_of_ties_is_honest(columns: int, values: int) 
         assert not compare(p * (1 + 2.0**-9), truth).ok
 
 
-@pytest.mark.parametrize("runs", [2, 3])
+@pytest.mark.parametrize("runs", [2, 3, 4])
 def test_where_runs_are_few_neighbours_stand_in_for_them(runs: int) -> None:
     """Of many elements some have hardly any noise in all runs by chance: few of them may be called wrong for that."""
     generator = torch.Generator().manual_seed(5)
@@ -140,5 +140,5 @@ def test_where_runs_are_few_neighbours_stand_in_for_them(runs: int) -> None:
 
     squares = torch.stack([drawn().square() for _ in range(runs)]).mean(0)
     limit = bound.allowance(torch.full(shape, 8.0, dtype=torch.float64), squares, runs, "float32")
-    assert int((drawn().abs() > limit).sum()) < 8e-4 * limit.numel()
+    assert int((drawn().abs() > limit).sum()) < 4e-4 * limit.numel()
     assert float(limit.median()) < 8 * noise
