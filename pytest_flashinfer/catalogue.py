@@ -161,7 +161,23 @@ class Catalogue:
                 f"{len(without)} definitions have no workloads, and {len(stray)} files belong to no definition, as"
                 f" {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
             )
+        forgotten = self._without_workloads(set(without))
+        if forgotten and not stray:
+            others = f" and {len(forgotten) - 1} more" if len(forgotten) > 1 else ""
+            lines.append(
+                f"no workloads for {forgotten[0]}{others}: nothing but test_sizes runs solutions; name a file"
+                f" {forgotten[0]}.jsonl, in a folder workloads/ beside the definitions or in one given with"
+                " --fib-workloads"
+            )
         return lines
+
+    def _without_workloads(self, names: set[str]) -> list[str]:
+        """Return the definitions with solutions where none has workloads; `names` have no file that is named so."""
+        asked = [name for name in self.dataset.names if self.dataset.solutions_for(name)]
+        if not set(asked) <= names:
+            return []
+        texts = (self.dataset.workload_text(path) for name in asked for path in self.dataset.names[name])
+        return [] if any(texts) else asked
 
 
 def _key(solution: Solution, taken: Container[str]) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 IniType = Literal["string", "paths", "linelist", "bool"]
+SECONDS = 10.0  # of a search for sizes
 
 
 class Declaration(NamedTuple):  # every run of pytest pays for this class, and a dataclass takes longer to make
@@ -121,8 +122,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "seconds",
         "string",
-        "seconds that test_sizes may take for each solution (default: 10)",
-        10.0,
+        f"seconds that test_sizes may take for each solution (default: {SECONDS:g})",
+        SECONDS,
         values.seconds,
         metavar="SECONDS",
     ),

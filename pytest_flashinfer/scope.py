@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 CHOSEN = 2
 CANDIDATES = 6
-GROWTH = 32  # a chosen workload has at most this many times the elements of the smallest one
+GROWTH = 32  # a chosen workload has at most this many times the elements of the smallest one,
+SMALL = 1 << 12  # or this many elements
 LARGEST = 3 << 23  # elements of a definition at its smallest sizes
 ELEMENTS = 1 << 24  # of the chosen workloads together; the smallest one is taken whatever its size
 
@@ -44,7 +45,7 @@ def smoke(definition: Definition, workloads: Sequence[Workload]) -> list[Workloa
     sizes = {workload.uuid: elements(definition, workload.axes) for workload in by_size}
     left = ELEMENTS - sum(sizes[workload.uuid] for workload in chosen)
     while chosen and len(chosen) < CHOSEN:
-        most = min(left, GROWTH * sizes[chosen[0].uuid])
+        most = min(left, max(SMALL, GROWTH * sizes[chosen[0].uuid]))
         rest = [each for each in by_size if each not in chosen and sizes[each.uuid] <= most]
         if not rest:
             break

@@ -20,9 +20,11 @@ from pytest_flashinfer.build import requirements
 from pytest_flashinfer.card import Card
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
+from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.distribution import sharers, turn_of
 from pytest_flashinfer.gates import Gates
 from pytest_flashinfer.report.progress import Progress
+from pytest_flashinfer.scope import CHOSEN
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.worker import device as devices
 
@@ -201,10 +203,17 @@ class FibSession:
         card = self.device.name + (f", driver {self.device.driver}" if self.device.driver else "")
         if self.device.count > 1 and getattr(self.config.option, "dist", "no") != "no":
             card += f", {self.device.count} of them visible, one for each process"
-        return [
+        searched = f", --fib-seconds={self.options.seconds:g}" if self.options.seconds != SECONDS else ""
+        lines = [
             f"flashinfer: {self.device} ({card}), {versions}",
-            f"flashinfer: scope {self.scope}, --fib-seed={self.options.seed}",
+            f"flashinfer: scope {self.scope}, --fib-seed={self.options.seed}{searched}",
         ]
+        if self.scope == "smoke":
+            lines[1] += f"; at most {CHOSEN} listed workloads of each definition"
+        if self.device.kind == "cpu":
+            unknown = ", and --fib-policy finds out nothing" if self.options.policy != "any" else ""
+            lines.append(f"flashinfer: times are wall clock and say nothing of a card{unknown}")
+        return lines
 
     def lose(self, what: str) -> str:
         """Return the line that says what could not be written; a run that was asked for it has not succeeded."""

@@ -70,11 +70,14 @@ def compare(old: Interval, new: Interval, threshold: float) -> Compared:
     """Compare medians; `threshold` is the share by which a difference has to matter.
 
     SLOWER and FASTER: the intervals lie apart and the medians differ by more than the threshold. SAME: the ratio is
-    within the threshold wherever in their intervals the medians are. Anything else is UNDECIDED.
+    within the threshold wherever in their intervals the medians are. Anything else is UNDECIDED, and so is what was
+    timed in a single round.
     """
     ratio, low, high = new.median / old.median, new.low / old.high, new.high / old.low
     most = 1 + threshold
     verdict: Verdict = "UNDECIDED"
+    if min(old.rounds, new.rounds) < 2:  # noqa: PLR2004 - nothing is known of the spread
+        return Compared(verdict, ratio, low, high, old, new, threshold)
     if low > 1 and ratio > most:
         verdict = "SLOWER"
     elif high < 1 and ratio < 1 / most:

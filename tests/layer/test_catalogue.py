@@ -114,3 +114,15 @@ def test_workloads_that_belong_to_nothing_are_said_where_a_definition_has_none(r
     [text] = catalogue(repository.root).warnings()
     assert text.startswith("1 definitions have no workloads, and 1 files belong to no definition")
     assert "cases.jsonl: name a file after the definition, as scale_add_h8.jsonl" in text
+
+
+def test_workloads_that_are_nowhere_are_said(repository):
+    repository.solve("v1")
+    file = next((repository.root / "workloads").rglob("*.jsonl"))
+    text = file.read_text()
+    file.unlink()
+    [said] = catalogue(repository.root).warnings()
+    assert said.startswith("no workloads for scale_add_h8: nothing but test_sizes runs solutions; name a file")
+    assert catalogue(repository.root, solutions=()).warnings() == [], "nobody would use them"
+    (repository.path.parent / "workload.jsonl").write_text(text)
+    assert catalogue(repository.root).warnings() == [], "beside the definition, as one of the dialects has it"

@@ -63,3 +63,8 @@ def test_what_is_chosen(workloads, random):
     shuffled = list(workloads)
     random.shuffle(shuffled)
     assert smoke(ROWS, shuffled) == chosen, "the order of the lines does not matter"
+
+
+def test_small_ones_are_taken_however_much_smaller_the_smallest_is():
+    assert sizes(smoke(ROWS, [workload(1), workload(200)])) == [1, 200]
+    assert sizes(smoke(ROWS, [workload(1), workload(2000)])) == [1]

@@ -31,7 +31,19 @@ def test_a_card_can_be_required(pytester, repository):
 @NO_CARD
 def test_auto_takes_the_cpu_where_there_is_no_card(pytester, repository):
     result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only")
-    result.stdout.fnmatch_lines(["flashinfer: cpu *torch *triton *", "flashinfer: scope smoke, --fib-seed=*"])
+    smoke = "flashinfer: scope smoke, --fib-seed=*; at most 2 listed workloads of each definition"
+    clock = "flashinfer: times are wall clock and say nothing of a card"
+    result.stdout.fnmatch_lines(["flashinfer: cpu *torch *triton *", smoke, clock], consecutive=True)
+
+
+def test_the_header_says_what_differs_from_the_usual(pytester, repository):
+    options = ("--fib-device=cpu", "--fib-scope=full", "--fib-seconds=0.3", "--fib-policy=custom-kernel")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only", "--fib-seed=7", *options)
+    lines = [
+        "flashinfer: scope full, --fib-seed=7, --fib-seconds=0.3",
+        "flashinfer: times are wall clock and say nothing of a card, and --fib-policy finds out nothing",
+    ]
+    result.stdout.fnmatch_lines(lines, consecutive=True)
 
 
 def test_smoke_takes_few_and_full_takes_all(repository, collected):

@@ -49,6 +49,8 @@ def test_an_interval_is_around_its_median(durations):
         (exact(1.0), exact(1.06), "SLOWER"),
         (exact(1.06), exact(1.0), "FASTER"),
         (exact(1.0), Interval(0.9, 1.2, 1.3, 10), "UNDECIDED"),
+        (exact(1.0), Interval(3.0, 3.0, 3.0, 1), "UNDECIDED"),
+        (Interval(3.0, 3.0, 3.0, 1), exact(1.0), "UNDECIDED"),
         (Interval(0.8, 1.0, 1.3, 10), Interval(1.2, 1.4, 1.5, 10), "UNDECIDED"),
         (Interval(0.5, 1.0, 1.5, 10), exact(1.0), "UNDECIDED"),
         (exact(1.0), Interval(1.01, 1.04, 1.2, 10), "UNDECIDED"),
