@@ -181,7 +181,7 @@ class DataSet:
         for path in self._definition_files:
             loaded = self.load(path)
             if loaded.value is None and name in (path.stem, loaded.raw.get("name") if loaded.raw else None):
-                return f": {path} is broken"
+                return f", whose file is broken: {next(iter(loaded.faults), path)}"
         near = nearest(name, self.names)
         return f"; did you mean {near!r}?" if near else "; there is none of a similar name"
 

@@ -129,7 +129,9 @@ def _ends_early(site: _Site) -> _Mend | None:
         return _Mend(end, "the file ends where a value should stand")
     place, bracket = opened[-1]
     closing = "}" if bracket == "{" else "]"
-    line = line_and_column(site.text, place)[0]
+    line, column = line_and_column(site.text, place)
+    if "\n" not in site.text.strip():  # a line of a JSON Lines file, say, which knows nothing of the others
+        return _Mend(end, f"the line ends before the '{closing}' that closes the '{bracket}' of column {column}")
     return _Mend(end, f"the file ends before the '{closing}' that closes the '{bracket}' of line {line}")
 
 
