@@ -111,6 +111,13 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize("path", ["x" * 5000, f"{'x' * 300}/a.safetensors"])
+def test_a_name_that_no_file_can_have_is_a_file_that_is_not_there(check, path):
+    (fault,) = check(None, path=path)
+    assert fault.kind == "skip"
+    assert "no file at " in fault.message
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_case_12_faults(check, name):
     arguments, data, message = FAULTS[name]
