@@ -11,7 +11,7 @@ import torch
 from .truth import OutputTruth, Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterator
 
 _DEAR = 0.5  # seconds; what was found faster is found again rather than copied to and fro
 T = TypeVar("T")
@@ -36,6 +36,7 @@ class Shelf(Generic[T]):
         self.near = near
         self.far = far
         self._near: OrderedDict[Hashable, _Entry[T]] = OrderedDict()
+        self._near_bytes = 0  # a sum over thousands of small truths, for each that comes, would take long
         self._far: dict[Hashable, _Entry[T]] = {}
 
     def get(self, key: Hashable) -> T | None:
@@ -49,7 +50,7 @@ class Shelf(Generic[T]):
         return self._near[key].found
 
     def put(self, key: Hashable, found: T, seconds: float) -> None:
-        """Keep what took `seconds` to find."""
+        """Keep what took `seconds` to find, under a key that nothing is kept under."""
         tensors = list(_tensors(found))
         device = tensors[0].device if tensors else torch.device("cpu")
         self._add(key, _Entry(found, seconds, sum(each.nbytes for each in tensors), device))
@@ -61,23 +62,22 @@ class Shelf(Generic[T]):
     def clear(self) -> None:
         """Forget everything."""
         self._near.clear()
+        self._near_bytes = 0
         self._far.clear()
 
     def _add(self, key: Hashable, entry: _Entry[T]) -> None:
         self._near[key] = entry
+        self._near_bytes += entry.nbytes
         self._trim(least=1)
 
     def _trim(self, least: int) -> None:
-        while len(self._near) > least and _size(self._near.values()) > self.near:
+        while len(self._near) > least and self._near_bytes > self.near:
             old, dropped = self._near.popitem(last=False)
+            self._near_bytes -= dropped.nbytes
             if dropped.seconds >= _DEAR and dropped.nbytes <= self.far and old not in self._far:
                 self._far[old] = replace(dropped, found=_moved(dropped.found, torch.device("cpu")))
-        while _size(self._far.values()) > self.far:
+        while sum(each.nbytes for each in self._far.values()) > self.far:
             del self._far[min(self._far, key=lambda each: self._far[each].seconds)]
-
-
-def _size(entries: Iterable[_Entry[T]]) -> int:
-    return sum(each.nbytes for each in entries)
 
 
 def _tensors(found: object) -> Iterator[torch.Tensor]:

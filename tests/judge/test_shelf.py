@@ -91,5 +91,5 @@ def test_what_is_found_is_what_was_put_there_and_never_takes_more_than_allowed(p
             known[key] = number
         assert value(shelf.get(key)) == known[key]
         sizes = [[each.nbytes for each in part.values()] for part in (shelf._near, shelf._far)]
-        assert sum(sizes[0]) <= 4 * KIB
+        assert shelf._near_bytes == sum(sizes[0]) <= 4 * KIB
         assert sum(sizes[1]) <= 3 * KIB
