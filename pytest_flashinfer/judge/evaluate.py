@@ -74,7 +74,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     truths = {name: noise.judge(name, unsure) for name in outputs}
     how = "lifted" if wide_dtype is torch.float64 else "lifted to float32 (memory)"
     notes = tuple(dict.fromkeys(noise.notes))
-    return Truth(truths, how, _non_finite(lifted), notes, spent)
+    return Truth(truths, how, _non_finite(run.inputs), notes, spent)
 
 
 def working_dtype(run: Reference) -> torch.dtype | None:
@@ -109,9 +109,11 @@ def _runs(run: Reference, plan: Plan, operands: Operands) -> int:
     return min(wanted, _RUNS_LONG) if plan.elements > _LONG else wanted
 
 
-def _non_finite(lifted: Mapping[str, Any]) -> bool:
-    floats = [x for x in lifted.values() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()]
-    return any(bool((x - x != 0).any()) for x in floats)
+def _non_finite(inputs: Mapping[str, Any]) -> bool:
+    """Whether an input holds NaN or inf; extremes are read in one pass without a copy, and pass NaN on."""
+    floats = [x for x in inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()]
+    ends = [end for x in floats for end in torch.aminmax(x if x.itemsize > 1 else x.to(torch.float32))]
+    return bool(ends) and not bool(torch.stack([torch.isfinite(end) for end in ends]).all())
 
 
 def _sampled(run: Reference, native: Results, spent: dict[str, float]) -> Truth:
@@ -133,7 +135,4 @@ def _native_only(run: Reference, native: Results, why: str, spent: dict[str, flo
         dtype = run.outputs[name].dtype
         limit = bound.table(value, dtype) if value is not None and is_float(dtype) else None
         truths[name] = OutputTruth(name, dtype, value, None, limit, how=how)
-    floats = {
-        k: x.to(torch.float32) for k, x in run.inputs.items() if isinstance(x, torch.Tensor) and x.is_floating_point()
-    }
-    return Truth(truths, how, _non_finite(floats), (), spent)
+    return Truth(truths, how, _non_finite(run.inputs), (), spent)

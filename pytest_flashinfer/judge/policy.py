@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def share(solution: Solution, ran: Iterable[tuple[str, float]]) -> Share | None:
             totals[name] += seconds  # type: ignore[assignment]  # a Counter of seconds
     if not totals:
         return None
-    own = frozenset(kernel_names(solution)) if solution.language in NAMED else None
+    own = kernel_names(solution) if solution.language in NAMED else None
     foreign = sum(seconds for name, seconds in totals.items() if not _is_own(name, own))
     ordered = tuple((name, float(seconds)) for name, seconds in totals.most_common())
     return Share(ordered, foreign / (sum(totals.values()) or 1.0))
@@ -63,12 +64,15 @@ def objection(solution: Solution, found: Share | None) -> str | None:
     return f"declared {solution.language}, but {found.library:.0%} of the device time is library kernels: {found.text}"
 
 
-def kernel_names(solution: Solution) -> Iterator[str]:
-    """Yield the names of the kernels that a solution's sources define."""
-    for source in solution.sources:
-        yield from _GLOBAL.findall(_ATTRIBUTE.sub(" ", source.content))
-        if source.path.endswith(".py"):
-            yield from _jitted(source.content)
+def kernel_names(solution: Solution) -> frozenset[str]:
+    """Return the names of the kernels that a solution's sources define."""
+    return frozenset(name for source in solution.sources for name in _defined(source.path, source.content))
+
+
+@functools.lru_cache(maxsize=64)  # every workload of a solution asks
+def _defined(path: str, text: str) -> tuple[str, ...]:
+    found = _GLOBAL.findall(_ATTRIBUTE.sub(" ", text))
+    return (*found, *_jitted(text)) if path.endswith(".py") else tuple(found)
 
 
 def _jitted(text: str) -> Iterator[str]:
