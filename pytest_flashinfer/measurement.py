@@ -129,11 +129,13 @@ def measure(
 def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, ...]:
     """Call untimed: on a card twice where nobody knows yet how long a call takes once all is loaded.
 
-    Else the calls ahead that the worker makes by itself do there, unless it must not: see `Kernel.calls`.
+    What is not compiled for one workload, as plain torch is not, has loaded all on another one before. Where it is
+    known, the calls ahead that the worker makes by itself do there, unless it must not: see `Kernel.calls`.
     """
     known = uuid in kernel.took
     if kind == "cpu":
         return () if kernel.took.get(uuid, 0.0) > SLOW[kind] else tuple(kernel.run([case]))
     if not known:
-        return tuple(kernel.run([case, case]))
+        loaded = bool(kernel.took) and kernel.solution.language == "python"
+        return tuple(kernel.run([case] if loaded else [case, case]))
     return tuple(kernel.run([case])) if any(each.inplace for each in case.outputs) else ()

@@ -128,8 +128,7 @@ class FibSession:
         import_torch()
         import torch
 
-        if self.device.kind == "cpu":
-            torch.set_num_threads(1)  # the judge compares small pieces; idle threads would spin beside the kernel
+        torch.set_num_threads(1)  # the judge's own work on the CPU is in small pieces; idle threads would spin beside it
         return pool
 
     def under_test(self, key: str, definition: Definition, solution: Solution) -> UnderTest:

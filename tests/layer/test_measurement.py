@@ -107,6 +107,17 @@ def test_a_card_is_warmed_up_ahead_of_the_rounds_that_count(session, cases):
     assert found.card == {"throttle": []}
 
 
+@pytest.mark.parametrize(("language", "calls"), [("python", 1), ("triton", 2)])
+def test_what_is_not_compiled_for_each_workload_is_called_once_ahead_of_another(
+    session, cases, monkeypatch, language, calls
+):
+    monkeypatch.setattr(Kernel, "solution", SimpleNamespace(name="good", language=language))
+    kernel = Kernel(10)
+    kernel.took["another"] = 1e-3
+    measure(session, kernel, cases, WORKLOAD)
+    assert kernel.asked == [(calls, None), (10, "cold")]
+
+
 @pytest.mark.parametrize(("took", "rounds"), [(1e-3, 10), (6e-3, 4)])
 def test_a_call_that_takes_long_on_a_card_is_timed_less_often(session, cases, took, rounds):
     kernel = Kernel(10)
