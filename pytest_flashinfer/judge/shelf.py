@@ -53,7 +53,7 @@ class Shelf(Generic[T]):
         """Keep what took `seconds` to find, under a key that nothing is kept under."""
         tensors = list(_tensors(found))
         device = tensors[0].device if tensors else torch.device("cpu")
-        self._add(key, _Entry(found, seconds, sum(each.nbytes for each in tensors), device))
+        self._add(key, _Entry(found, seconds, sum(map(_size, tensors)), device))
 
     def make_room(self) -> None:
         """Let go of what takes more than its share even by itself, since something as large is to come."""
@@ -78,6 +78,11 @@ class Shelf(Generic[T]):
                 self._far[old] = replace(dropped, found=_moved(dropped.found, torch.device("cpu")))
         while sum(each.nbytes for each in self._far.values()) > self.far:
             del self._far[min(self._far, key=lambda each: self._far[each].seconds)]
+
+
+def _size(tensor: torch.Tensor) -> int:
+    """Return the bytes that a tensor takes: a bound that rows share is there once for each row."""
+    return min(tensor.nbytes, tensor.untyped_storage().nbytes())
 
 
 def _tensors(found: object) -> Iterator[torch.Tensor]:

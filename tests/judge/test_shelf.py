@@ -59,6 +59,14 @@ def test_all_parts_of_a_truth_count():
     assert list(shelf._near) == ["b"]
 
 
+def test_a_bound_that_elements_share_counts_once():
+    native = torch.zeros(16, 16, dtype=torch.bfloat16)
+    bound = torch.ones(16, 1).expand(16, 16)
+    shelf: Shelf[Truth] = Shelf(near=KIB)
+    shelf.put("lent", Truth({"y": OutputTruth("y", "bfloat16", native, None, bound)}), 0.0)
+    assert shelf._near["lent"].nbytes == 16 * 16 * 2 + 16 * 4
+
+
 def test_what_is_too_large_to_be_kept_goes_before_the_next_is_asked_for():
     shelf: Shelf[Truth] = Shelf(near=KIB, far=2 * KIB)
     shelf.put("large", truth(1.0, kib=2), 9.0)
