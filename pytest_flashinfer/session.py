@@ -128,7 +128,7 @@ class FibSession:
         import_torch()
         import torch
 
-        torch.set_num_threads(1)  # the judge's own work on the CPU is in small pieces; idle threads would spin beside it
+        torch.set_num_threads(1)  # what the judge does on the CPU is in small pieces; idle threads would spin beside it
         return pool
 
     def under_test(self, key: str, definition: Definition, solution: Solution) -> UnderTest:
