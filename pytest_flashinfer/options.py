@@ -76,8 +76,8 @@ def read(config: pytest.Config) -> Options:
     if values["seed"] is None:
         drawn = getattr(config, "workerinput", {}).get("fib_seed")  # in the processes of pytest-xdist
         values["seed"] = secrets.randbits(32) if drawn is None else drawn
-    if hasattr(config, "workerinput"):
-        values["build_jobs"] = 1  # each process of pytest-xdist has collected all items and will run a few
+    if getattr(config, "workerinput", {}).get("fib_turn"):
+        values["build_jobs"] = 1  # of the processes of pytest-xdist the first compiles ahead, for all of them
     values["build_jobs"] = values["build_jobs"] or max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)) - 2))
     for name in ("traces", "results", "report", "baseline"):
         values[name] = invocation / values[name] if values[name] else None

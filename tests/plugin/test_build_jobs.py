@@ -132,3 +132,16 @@ def test_a_build_that_never_ends_is_ended(many, kernels, monkeypatch):
     result = kernels("--fib-build-jobs=2", "--fib-build-timeout=1", "-k", "test_correct and (good or slow)")
     result.assert_outcomes(passed=1, failed=1, deselected=18)
     assert len(ended) == 1
+
+
+def test_of_several_processes_the_first_builds_for_all(many):
+    (many.root / "conftest.py").write_text(
+        "import os, pathlib\n"
+        "from pytest_flashinfer.stash import SESSION\n"
+        "def pytest_sessionfinish(session):\n"
+        "    name = os.environ.get('PYTEST_XDIST_WORKER', 'controller')\n"
+        "    place = pathlib.Path(__file__).parent / f'jobs-{name}'\n"
+        "    place.write_text(str(session.config.stash[SESSION].options.build_jobs))\n"
+    )
+    assert many.run("--fib-build-jobs=3", "-k", "test_schema", "-n", "2", apart=True).code == 0
+    assert {each.name: each.read_text() for each in many.root.glob("jobs-gw*")} == {"jobs-gw0": "3", "jobs-gw1": "1"}
