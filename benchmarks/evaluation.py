@@ -9,6 +9,7 @@ dies too: what it takes beyond the timeout is the delay.
 
 from __future__ import annotations
 
+import json
 import statistics
 import sys
 import tempfile
@@ -113,14 +114,14 @@ def evaluations(root: Path) -> list[tuple[str, ...]]:
 
 def deaths(root: Path) -> list[tuple[str, ...]]:
     """Time the item after one whose process died, and what a hang costs beyond its timeout."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     sources = DEATHS | ({"illegal access": ILLEGAL} if ON_CARD else {})
     for number, (name, source) in enumerate(sources.items()):
         document = trees.solution("kernel_0000_h" + str(HIDDEN), "zoe", number)
         document["name"] = f"dies_{name.replace(' ', '_')}"
         document["sources"] = [{"path": "main.py", "content": source}]
         place = root / "dying" / f"{name}.json"
-        trees.put(place, trees.json.dumps(document))
+        trees.put(place, json.dumps(document))
         chosen = f"test_correct and dies_{name.replace(' ', '_')}"
         _, found = cases(root, f"--fib-solutions={place}", "-k", chosen, f"--fib-timeout={TIMEOUT}", "--maxfail=6")
         dying = [seconds for test, _, seconds in found if "dies_" in test][1:]
