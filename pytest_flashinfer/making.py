@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.own_inputs import OwnInputs
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
-SMALL_BYTES = 1 << 24  # inputs up to this size are called more often, each time with contents of their own
-LARGEST_BYTES = 1 << 30  # inputs above this size are held twice and no more
+SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
+LARGEST_BYTES = 1 << 30  # the inputs of cases above this size are held twice and no more
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class Cases:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
 
         All but one, of a place that nobody can guess, borrow the bound of the first case, for finding truths takes
-        time. That one has contents seen before where the inputs are large, so that a single round borrows there.
-        Outputs that cannot borrow have truths of their own where the inputs are small; else, and where they take too
+        time. That one has contents seen before where the case is large, so that a single round borrows there.
+        Outputs that cannot borrow have truths of their own where the case is small; else, and where they take too
         much memory, two contents take turns.
         """
         case = first = self.first(workload)

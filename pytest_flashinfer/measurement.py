@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.runner import Cache, RunResult
 
 ROUNDS = {"cpu": 5, "cuda": 10}
-LARGE_BYTES = 1 << 28  # inputs above this size are timed in fewer rounds: each has an output to keep and to judge
+LARGE_BYTES = 1 << 28  # cases above this size are timed in fewer rounds: each has an output to keep and to judge
 LARGE_ROUNDS = 4
 SLOW = {"cpu": 0.1, "cuda": 5e-3}  # seconds of a call above which fewer rounds must do: an interpreted kernel's, say
 SLOW_ROUNDS = {"cpu": 1, "cuda": 4}
@@ -104,7 +104,7 @@ def measure(
 ) -> Measurement:
     """Call untimed, then until the times have settled, then once for each round with new inputs.
 
-    The number of rounds is fixed before, by the size of the inputs and by how long a call took earlier. Where calls
+    The number of rounds is fixed before, by the size of the case and by how long a call took earlier. Where calls
     take long, and on a card, an earlier one on the workload is warm-up enough. Nothing else that this plugin runs on
     this host is on the card meanwhile. `attempt` tells measurements of one kernel apart: one that remembers answers
     must not find them in the next. Raises LockedOut where the card does not become free.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +61,9 @@ class Case:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the input tensors take."""
-        return sum(value.nbytes for value in self.values.values() if isinstance(value, torch.Tensor))
+        """Return the bytes that the tensors of one call take, inputs and outputs."""
+        given = sum(value.nbytes for value in self.values.values() if isinstance(value, torch.Tensor))
+        return given + sum(math.prod(output.shape) * output.dtype.itemsize for output in self.outputs)
 
     def with_values(self, values: Mapping[str, Any], variant: str) -> Case:
         """Return a case of the same sizes with other contents."""

@@ -74,6 +74,18 @@ def test_the_round_that_does_not_borrow_has_known_contents_where_there_are_many_
     assert {case.lender.key for case in timed if case.lender} == {first.key}
 
 
+def test_outputs_count_for_the_size_of_a_case(monkeypatch):
+    """Each call has an output that is kept until it is judged, and a truth of its own."""
+    made = cases()
+    first = made.first(WORKLOAD)
+    given = first.values["x"].nbytes
+    assert first.nbytes == 2 * given, "an output like the input, and a number"
+    monkeypatch.setattr(making, "SMALL_BYTES", 2 * given - 1)
+    assert len(made.repeated(WORKLOAD)) == 3
+    monkeypatch.setattr(making, "SMALL_BYTES", 2 * given)
+    assert len(made.repeated(WORKLOAD)) == 5
+
+
 @pytest.mark.parametrize("kinds", [FULL, FULL[:1]])
 def test_nobody_can_guess_which_round_is_judged_in_full(kinds):
     places = set()
