@@ -82,8 +82,8 @@ class Loaded(Generic[T]):
 
     `value` is `None` where the file is too broken to say what it means; it may be there together with faults.
     `notes` tell what was changed to fit the canonical form, `warnings` what is odd but harmless. `raw` is the
-    document in canonical form, before it became a record: what the JSON Schemas are checked against. `lines` gives
-    the line of a path into `raw`, or of its nearest ancestor that the file has. `claim` is the definition that a
+    document in canonical form, before it became a record, or what makes it once more: see `canonical`. `lines` gives
+    the line of a path into it, or of its nearest ancestor that the file has. `claim` is the definition that a
     file without a document says it is for.
     """
 
@@ -99,6 +99,10 @@ class Loaded(Generic[T]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "notes", tuple(map(printable, self.notes)))
+
+    def canonical(self) -> Any:
+        """Give the document in canonical form, which the JSON Schemas are checked against; `None` if there is none."""
+        return self.raw() if callable(self.raw) else self.raw
 
     def fault(self, where: JsonPath, message: str, kind: FaultKind = "fault") -> Fault:
         """Make a fault at a path into this document."""

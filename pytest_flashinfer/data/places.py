@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.jsontext import Document
 
+_NONE: Mapping[str, str] = {}
+
 
 class Places:
     """Finds the parts of a canonical document in the file it was made from.
@@ -19,6 +21,8 @@ class Places:
     `wrapped` is a top-level key that the file leaves out, its members standing at the top.
     """
 
+    __slots__ = ("document", "prefix", "renamed", "wrapped")
+
     def __init__(
         self,
         document: Document,
@@ -26,7 +30,7 @@ class Places:
         prefix: JsonPath = (),
         wrapped: str | None = None,
     ) -> None:
-        self.document, self.renamed, self.prefix, self.wrapped = document, renamed or {}, prefix, wrapped
+        self.document, self.renamed, self.prefix, self.wrapped = document, renamed or _NONE, prefix, wrapped
 
     def original(self, where: JsonPath) -> JsonPath:
         """Translate a path into the canonical document into one into the file."""

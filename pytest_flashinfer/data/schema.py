@@ -64,9 +64,8 @@ def findings(name: str, raw: Any) -> Iterator[tuple[JsonPath, str]]:
 
 def check(name: str, loaded: Loaded[Any]) -> tuple[Fault, ...]:
     """Check the canonical document of a record, with the lines of its file; nothing where it was not readable."""
-    if loaded.raw is None:
-        return ()
-    return tuple(loaded.fault(where, message) for where, message in findings(name, loaded.raw))
+    raw = loaded.canonical()
+    return () if raw is None else tuple(loaded.fault(where, message) for where, message in findings(name, raw))
 
 
 def malformed(name: str, loaded: Loaded[Any], error: Malformed) -> tuple[Fault, ...]:

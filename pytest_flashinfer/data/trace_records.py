@@ -9,6 +9,7 @@ from pytest_flashinfer.data.reader import Malformed, Reader
 
 STATUSES: tuple[str, ...] = get_args(model.Status)
 INPUT_KINDS: tuple[str, ...] = get_args(model.InputKind)
+_PLAIN = {kind: model.InputSpec(kind) for kind in get_args(model.InputKind)}  # a data set has thousands of each
 
 
 def trace(raw: Any) -> model.Trace:
@@ -20,7 +21,7 @@ def trace(raw: Any) -> model.Trace:
         workload=workload(Reader(read.need("workload", dict), ("workload",))),
         solution=read.take("solution", str),
         evaluation=None if evaluated is None else evaluation(evaluated),
-        extra=read.rest,
+        extra=dict(read.rest),
     )
 
 
@@ -36,7 +37,7 @@ def workload(read: Reader) -> model.Workload:
         axes=axes,
         inputs={name: input_spec(spec) for name, spec in read.members("inputs").items()},
         tolerance=None if toleration is None else tolerance(toleration),
-        extra=read.rest,
+        extra=dict(read.rest),
     )
 
 
@@ -52,6 +53,8 @@ def input_spec(read: Reader) -> model.InputSpec:
             raise read.fail("value", "a scalar is a number, true, false or a string")
     elif kind == "safetensors":
         path, key = read.need("path", str), read.need("tensor_key", str)
+    elif not read.rest:
+        return _PLAIN[kind]
     return model.InputSpec(kind, value, path, key, read.rest)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,15 @@ def _load(document: Document, prefix: JsonPath, value: Any, definition: str | No
         trace = trace_records.trace(raw)
     except Malformed as error:
         faults.extend(schema.malformed("trace", result, error))
+    if trace is not None and not prefix and not document.faults:
+        document.value = None  # of thousands of lines the parsed values take more memory than all else that is kept
+        again = functools.partial(_parsed_again, document, definition)
+        return Loaded(trace, document.path, tuple(faults), (*document.notes, *notes), (), line, places, again)
     return Loaded(trace, document.path, tuple(faults), (*document.notes, *notes), (), line, places, raw)
+
+
+def _parsed_again(document: Document, definition: str | None) -> dict[str, Any]:
+    return canonical_line(parse_json(document.text, document.path, nan_ok=True).value, definition)[0]
 
 
 def canonical_line(value: dict[str, Any], definition: str | None) -> tuple[dict[str, Any], list[str]]:

@@ -67,6 +67,18 @@ def test_bare_workload(base, lines):
     assert ": axes.m: " in found(wrong, base)[-1]
 
 
+@pytest.mark.parametrize("bare", [False, True])
+def test_of_a_line_its_text_is_kept_and_parsed_again_for_the_rules(base, lines, bare):
+    """A large data set has thousands: their parsed values would take more memory than all else of them."""
+    (loaded,) = lines({**samples.LINE["workload"], "odd": 1} if bare else samples.changed(samples.LINE, odd=1))
+    assert loaded.lines.document.value is None
+    again = loaded.canonical()
+    assert again["workload"]["axes"] == {"n": 4}
+    assert (again["workload"] if bare else again)["odd"] == 1
+    assert again == loaded.canonical()
+    assert check_workload(loaded, base) == ()
+
+
 def test_unknown_keys_of_a_workload_are_kept(lines):
     (loaded,) = lines(samples.workload_line(recipe={"seed": 3}))
     assert loaded.value.extra == {"recipe": {"seed": 3}}
