@@ -97,6 +97,14 @@ def _moved(found: T, device: torch.device) -> T:
     outputs = {}
     for name, output in found.outputs.items():
         parts = {each.name: getattr(output, each.name) for each in fields(OutputTruth)}
-        moved: dict[str, Any] = {key: part.to(device) for key, part in parts.items() if isinstance(part, torch.Tensor)}
+        moved: dict[str, Any] = {
+            key: _sent(part, device) for key, part in parts.items() if isinstance(part, torch.Tensor)
+        }
         outputs[name] = replace(output, **moved)
     return replace(found, outputs=outputs)
+
+
+def _sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor on another device; what elements share is shared there too: a copy would write it out."""
+    once = tuple(slice(None) if step else slice(1) for step in tensor.stride())
+    return tensor[once].to(device).expand(tensor.shape)

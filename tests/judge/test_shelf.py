@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.shelf import Shelf
+from pytest_flashinfer.judge.shelf import Shelf, _moved
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
 
 KIB = 1 << 10
@@ -65,6 +66,15 @@ def test_a_bound_that_elements_share_counts_once():
     shelf: Shelf[Truth] = Shelf(near=KIB)
     shelf.put("lent", Truth({"y": OutputTruth("y", "bfloat16", native, None, bound)}), 0.0)
     assert shelf._near["lent"].nbytes == 16 * 16 * 2 + 16 * 4
+
+
+@pytest.mark.parametrize("shape", [(16, 8, 4), (0, 3), (1,), ()])
+def test_a_bound_that_elements_share_is_shared_on_the_other_device_too(shape):
+    lent = OutputTruth("y", "bfloat16", torch.zeros(shape), None, torch.ones(()).expand(shape))
+    moved = _moved(Truth({"y": lent}), torch.device("meta")).outputs["y"]
+    assert (moved.native.shape, moved.allowance.shape) == (shape, shape)
+    assert moved.native.is_contiguous()
+    assert moved.allowance.untyped_storage().nbytes() <= 4
 
 
 def test_what_is_too_large_to_be_kept_goes_before_the_next_is_asked_for():
