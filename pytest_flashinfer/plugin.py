@@ -48,7 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if settings.report is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(HtmlReport(session, settings.report), "flashinfer-report")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
-    if settings.build_jobs > 1 and session.runs_items:
+    alone = not hasattr(config, "workerinput")  # on the CPU others read the wall clock while this process would compile
+    if settings.build_jobs > 1 and session.runs_items and (alone or session.card.cuda):
         from pytest_flashinfer.ahead import BuildAhead
 
         config.pluginmanager.register(BuildAhead(session, records), "flashinfer-ahead")

@@ -110,7 +110,7 @@ def _runs(run: Reference, plan: Plan, operands: Operands) -> int:
 
 
 def _non_finite(inputs: Mapping[str, Any]) -> bool:
-    """Whether an input holds NaN or inf; extremes are read in one pass without a copy, and pass NaN on."""
+    """Whether an input holds NaN or inf: its extremes, which pass NaN on, are read in one pass."""
     floats = [x for x in inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()]
     ends = [end for x in floats for end in torch.aminmax(x if x.itemsize > 1 else x.to(torch.float32))]
     return bool(ends) and not bool(torch.stack([torch.isfinite(end) for end in ends]).all())
