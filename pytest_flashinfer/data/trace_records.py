@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, get_args
 
 from pytest_flashinfer.data import model
@@ -10,6 +11,7 @@ from pytest_flashinfer.data.reader import Malformed, Reader
 STATUSES: tuple[str, ...] = get_args(model.Status)
 INPUT_KINDS: tuple[str, ...] = get_args(model.InputKind)
 _PLAIN = {kind: model.InputSpec(kind) for kind in get_args(model.InputKind)}  # a data set has thousands of each
+_NOTHING: model.Extra = {}
 
 
 def trace(raw: Any) -> model.Trace:
@@ -34,10 +36,10 @@ def workload(read: Reader) -> model.Workload:
     toleration = read.member("tolerance")
     return model.Workload(
         uuid=read.need("uuid", str),
-        axes=axes,
+        axes={sys.intern(name): size for name, size in axes.items()},
         inputs={name: input_spec(spec) for name, spec in read.members("inputs").items()},
         tolerance=None if toleration is None else tolerance(toleration),
-        extra=dict(read.rest),
+        extra=dict(read.rest) if read.rest else _NOTHING,
     )
 
 
