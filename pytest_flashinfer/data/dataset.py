@@ -118,8 +118,8 @@ class DataSet:
         if file not in self._shared:  # once for all definitions: there may be hundreds of them, and of such files
             self._shared[file] = defaultdict(list)
             for line in load_workloads(file):
-                raw = line.canonical()
-                owner = raw.get("definition") if isinstance(raw, dict) else None
+                raw = None if line.claim else line.canonical()
+                owner = raw.get("definition") if isinstance(raw, dict) else line.claim
                 if isinstance(owner, str):
                     self._shared[file][owner].append(line)
         return self._shared[file].get(name, [])

@@ -84,7 +84,7 @@ class Loaded(Generic[T]):
     `notes` tell what was changed to fit the canonical form, `warnings` what is odd but harmless. `raw` is the
     document in canonical form, before it became a record, or what makes it once more: see `canonical`. `lines` gives
     the line of a path into it, or of its nearest ancestor that the file has. `claim` is the definition that a
-    file without a document says it is for.
+    record is for whose document is not there, or not before it is made once more.
     """
 
     value: T | None

@@ -95,7 +95,8 @@ def _workload(loaded: Loaded[Trace], definition: str | None) -> Loaded[Workload]
             f"this line is for {loaded.value.definition!r}, its file for {definition!r}: move it or correct the name"
         )
         faults, value = (*faults, loaded.fault(("definition",), message)), None
-    return Loaded(value, loaded.path, faults, loaded.notes, loaded.warnings, loaded.line, loaded.lines, loaded.raw)
+    more = (loaded.notes, loaded.warnings, loaded.line, loaded.lines, loaded.raw, loaded.claim)
+    return Loaded(value, loaded.path, faults, *more)
 
 
 def _documents(path: Path) -> Iterator[tuple[Document, JsonPath, Any]]:
@@ -135,7 +136,8 @@ def _load(document: Document, prefix: JsonPath, value: Any, definition: str | No
     if trace is not None and not prefix and not document.faults:
         document.value = None  # of thousands of lines the parsed values take more memory than all else that is kept
         again = _Again(document, definition)
-        return Loaded(trace, document.path, tuple(faults), (*document.notes, *notes), (), line, places, again)
+        told = (*document.notes, *notes)
+        return Loaded(trace, document.path, (), told, (), line, places, again, trace.definition)
     return Loaded(trace, document.path, tuple(faults), (*document.notes, *notes), (), line, places, raw)
 
 

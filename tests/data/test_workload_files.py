@@ -72,6 +72,7 @@ def test_of_a_line_its_text_is_kept_and_parsed_again_for_the_rules(base, lines, 
     """A large data set has thousands: their parsed values would take more memory than all else of them."""
     (loaded,) = lines({**samples.LINE["workload"], "odd": 1} if bare else samples.changed(samples.LINE, odd=1))
     assert loaded.lines.document.value is None
+    assert loaded.claim == "scale_add_h8", "known without parsing it again"
     again = loaded.canonical()
     assert again["workload"]["axes"] == {"n": 4}
     assert (again["workload"] if bare else again)["odd"] == 1
