@@ -145,7 +145,7 @@ class KernelItem(pytest.Function):
             super().runtest()
             return
         from pytest_flashinfer.inputs.errors import InputsError, Unbound
-        from pytest_flashinfer.judge.answers import NoReference, ReferenceFailed
+        from pytest_flashinfer.judge.origin import NoReference, ReferenceFailed
         from pytest_flashinfer.worker.lock import LockedOut
         from pytest_flashinfer.worker.memory import MemoryShort
 

@@ -11,7 +11,7 @@ import torch
 from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.inputs.crossing import crossings
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
-from pytest_flashinfer.judge.answers import ReferenceFailed
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judging import Record
 
 if TYPE_CHECKING:

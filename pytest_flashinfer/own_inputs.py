@@ -10,7 +10,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, torch_dtype
 from pytest_flashinfer.inputs.errors import InputsError
-from pytest_flashinfer.judge.answers import ModuleAbsent
+from pytest_flashinfer.judge.origin import ModuleAbsent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
-from pytest_flashinfer.judge.answers import ReferenceFailed
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judging import Failed, Record
 from pytest_flashinfer.scope import elements
 from pytest_flashinfer.search import Drawn, Outcome, Search, database_key

@@ -6,13 +6,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_flashinfer.data.absent import missing_names
-from pytest_flashinfer.data.calling import DUMP, entry_source
+from pytest_flashinfer.data.calling import DUMP
 from pytest_flashinfer.inputs.dtypes import is_packed
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
+from pytest_flashinfer.judge.host import on_host
 from pytest_flashinfer.judge.lending import LENT, lent
+from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, source_of
 from pytest_flashinfer.judge.rowwise import leading
 from pytest_flashinfer.judge.shelf import Shelf
 from pytest_flashinfer.judge.truth import OutputSpec, Truth, inadmissible
@@ -30,18 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 KEPT_BYTES = 1 << 28  # of truths that are kept for the next solution
-
-
-class ReferenceFailed(Exception):  # noqa: N818 - says what happened
-    """There is no truth about a case: the reference raised, crashed, hung or broke its own contract."""
-
-
-class NoReference(ReferenceFailed):
-    """There cannot be a truth here: the definition has no reference, or what it needs is not there."""
-
-
-class ModuleAbsent(InputsError):  # noqa: N818 - says what happened
-    """The definition's own inputs need a module that is not installed."""
 
 
 class Answers:
@@ -68,33 +57,40 @@ class Answers:
         self.timeout = timeout
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self._oracle: Oracle | None = None
+        self._portable = True  # as far as is known, the reference runs on the host as well
         self._broken: BuildFailed | None = None
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
 
     def answer(self, case: Case) -> Truth:
-        """Return the truth about a case. Raises ReferenceFailed."""
-        found = self.kept.get(case.key)
-        if found is None:
-            self.kept.make_room()
-            start = time.perf_counter()
-            found = self._ask(case) if case.lender is None else self._borrowing(case, case.lender)
-            self.kept.put(case.key, found, time.perf_counter() - start)
+        """Return the truth about a case. Raises ReferenceFailed.
+
+        Those of small drawn cases come from the host; an output that misses one is judged by the card's own.
+        """
+        host = self._portable and on_host(case, self.pool.device)
+        found = self._found(case, host=host)
+        if isinstance(found, ReferenceFailed) and host:
+            host, found = False, self._found(case, host=False)
+            self._portable = isinstance(found, ReferenceFailed)
         if isinstance(found, ReferenceFailed):
             raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
-        if case.lender is None:
+        if case.lender is None and not host:
             return found
         # This is made anew for each answer, since it has the inputs: with a truth that is kept they would be kept.
-        return replace(found, in_full=lambda: self.answer(replace(case, lender=None)))
+        return replace(found, in_full=lambda: self.in_full(case))
+
+    def in_full(self, case: Case) -> Truth:
+        """Return the truth about a case with a bound of its own, found on the run's device. Raises ReferenceFailed."""
+        found = self._found(replace(case, lender=None), host=False)
+        if isinstance(found, ReferenceFailed):
+            raise found.with_traceback(None)
+        return found
 
     def admitted(self, case: Case) -> Truth:
         """Return the truth about a generated case. Raises ReferenceFailed where it would be no fair test as well."""
-        truth = self.answer(case)
-        reason = inadmissible(truth)
-        if reason is not None:
-            raise ReferenceFailed(reason)
-        if case.lender is None:
+        truth = _fair(self.answer(case))
+        if truth.in_full is None:
             return truth
-        return replace(truth, in_full=lambda: self.admitted(replace(case, lender=None)))  # it has to be fair as well
+        return replace(truth, in_full=lambda: _fair(self.in_full(case)))  # it has to be fair as well
 
     def close(self) -> None:
         """End the worker and forget all truths."""
@@ -136,14 +132,25 @@ class Answers:
         pairs = [(each.native, outputs.get(name)) for name, each in truth.outputs.items()]
         return self._guarded(lambda: errands.check(self._live(), pairs, settings, self.timeout))
 
-    def _borrowing(self, case: Case, lender: Case) -> Truth | ReferenceFailed:
+    def _found(self, case: Case, *, host: bool) -> Truth | ReferenceFailed:
+        """Look a truth up, or find and keep it."""
+        key = (case.key, host)
+        found = self.kept.get(key)
+        if found is None:
+            self.kept.make_room()
+            start = time.perf_counter()
+            found = self._ask(case, host=host) if case.lender is None else self._borrowing(case, case.lender, host=host)
+            self.kept.put(key, found, time.perf_counter() - start)
+        return found
+
+    def _borrowing(self, case: Case, lender: Case, *, host: bool) -> Truth | ReferenceFailed:
         """Take the native run for the truth, and what the lender's bounds usually are for the bound.
 
         The native run and an honest kernel may both be off; contents that differ may need a little more than others.
         Where some need far more, as rows do whose order is a matter of rounding, `Truth.in_full` says so.
         """
         bounds = self.answer(lender)
-        found = self._ask(case, native=True)
+        found = self._ask(case, native=True, host=host)
         if isinstance(found, ReferenceFailed):
             return found
         outputs = {name: lent(each, bounds.outputs[name]) for name, each in found.outputs.items()}
@@ -181,7 +188,7 @@ class Answers:
 
     def _live(self, *, needed: bool = True) -> Oracle:
         """Return a worker that has the reference, or at least, where that is not `needed`, the rest of the code."""
-        source, entry = self._source(needed=needed)
+        source, entry = source_of(self.definition, needed=needed)
         if self._broken is not None:
             raise self._broken.with_traceback(None)
         if self._oracle is None or not self._oracle.worker.alive:
@@ -205,23 +212,6 @@ class Answers:
             timeout=self.timeout,
         )
 
-    def _source(self, *, needed: bool) -> tuple[str, str]:
-        """Return the reference's source and entry. Raises NoReference where it is `needed` and cannot be run."""
-        definition = self.definition
-        if definition.reference is None:
-            if needed:
-                raise NoReference(f"{definition.name} has no reference: nothing says what is right")
-            return "", definition.entry
-        missing = missing_names(definition.reference, definition.entry) if definition.form == DUMP else ()
-        if missing and needed:
-            raise NoReference(f"the reference uses `{missing[0]}`, which is not in the file: add it to the source")
-        try:
-            return entry_source(definition)
-        except ValueError as error:
-            if needed:
-                raise NoReference(str(error)) from error
-        return definition.reference, definition.entry
-
     def _param(self, param: str | None) -> str | None:
         return param if param in self.definition.inputs else None
 
@@ -240,3 +230,10 @@ class Answers:
             self._oracle.close()
             self._oracle.worker.close()
         self._oracle = None
+
+
+def _fair(truth: Truth) -> Truth:
+    reason = inadmissible(truth)
+    if reason is not None:
+        raise ReferenceFailed(reason)
+    return truth

@@ -7,9 +7,9 @@ Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": pl
 the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
 "wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
 slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `rows` (inputs that may be cut, see
-rowwise.py). The reply says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`,
-`present`, `wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`,
-`notes`.
+rowwise.py), `host` (whether to find the truth there, wherever the arena lies). The reply says what was written: `how`,
+`nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether the slot
+was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
 
 A request with `do` "shapes" has `inputs`, `outputs` and `seed`; `outputs` of the reply say which `size` and `dtype` the
 reference gives, in order, `null` for one that it leaves out.
@@ -126,6 +126,8 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
 def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
     """Evaluate the reference on the inputs in the arena and write what was asked for."""
     inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
+    if request.get("host"):
+        inputs = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
     kernel.use_threads(sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor)))
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
     options = {

@@ -98,3 +98,17 @@ def test_the_oracle_costs_little_for_small_tensors() -> None:
         return time.perf_counter() - start
 
     assert min(once() for _ in range(20)) < 0.005
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP32])
+def test_the_hosts_truth_is_the_cards(dtype: torch.dtype) -> None:
+    x, w = randn(5, 257, dtype=dtype), randn(257, dtype=dtype)
+    products = {"a": x, "b": randn(3, 257, dtype=dtype)}
+    for kernel, inputs in ((kernels.rmsnorm, {"x": x, "w": w}), (kernels.gemm, products)):
+        y = kernel(*inputs.values())
+        card = truth_of(kernel, inputs, y=y).outputs["y"]
+        host = truth_of(kernel, {name: value.cpu() for name, value in inputs.items()}, y=y).outputs["y"]
+        assert compare(y.cpu(), host).ok, compare(y.cpu(), host).text
+        assert card.wide is not None
+        assert host.wide is not None
+        torch.testing.assert_close(host.wide, card.wide.cpu(), rtol=1e-6, atol=1e-6)

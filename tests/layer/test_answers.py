@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_flashinfer.data.model import Definition, TensorSpec
+from pytest_flashinfer.data.model import Definition, TensorSpec, Workload
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge import answers as module
 from pytest_flashinfer.judge import lending
-from pytest_flashinfer.judge.answers import Answers, ReferenceFailed
+from pytest_flashinfer.judge.answers import Answers
 from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
@@ -29,6 +30,7 @@ class FakeOracle:
 
     asked = 0
     native = 0
+    hosts: list[bool] = []  # noqa: RUF012 - of each test anew
     built = 0
     script: list[Exception | None] = []  # noqa: RUF012 - of each test anew
     build_error: Exception | None = None
@@ -41,8 +43,9 @@ class FakeOracle:
         if FakeOracle.build_error is not None:
             raise FakeOracle.build_error
 
-    def ask(self, values, specs, *, native=False, **options):
+    def ask(self, values, specs, *, native=False, host=False, **options):
         FakeOracle.asked += 1
+        FakeOracle.hosts.append(host)
         FakeOracle.native += native
         error = FakeOracle.script.pop(0) if FakeOracle.script else None
         if error is not None:
@@ -59,7 +62,7 @@ class FakeOracle:
 @pytest.fixture
 def answers(monkeypatch):
     monkeypatch.setattr(module, "Oracle", FakeOracle)
-    for name, value in {"asked": 0, "native": 0, "built": 0, "script": [], "build_error": None}.items():
+    for name, value in {"asked": 0, "native": 0, "hosts": [], "built": 0, "script": [], "build_error": None}.items():
         monkeypatch.setattr(FakeOracle, name, value)
     worker = SimpleNamespace(alive=True, close=lambda: None)
     pool = SimpleNamespace(device="cpu", worker=lambda handler: worker, turns=Turns("cpu"))
@@ -223,3 +226,50 @@ def test_nothing_is_kept_after_the_end(answers):
     answers.close()
     answers.answer(case())
     assert FakeOracle.asked == 2
+
+
+@pytest.fixture
+def on_a_card(answers):
+    answers.pool.device = "cuda:0"
+    return answers
+
+
+def test_the_host_finds_the_truth_about_a_small_drawn_case(on_a_card):
+    found = on_a_card.answer(case())
+    assert FakeOracle.hosts == [True]
+    assert on_a_card.answer(case()).outputs is found.outputs
+    full = found.in_full()
+    assert FakeOracle.hosts == [True, False], "before anybody is blamed the card is asked"
+    assert full.in_full is None
+    found.in_full()
+    assert len(FakeOracle.hosts) == 2
+
+
+def test_the_card_finds_the_truth_about_large_listed_and_integer_cases(on_a_card):
+    listed = Workload("0" * 32, {"n": 4}, {})
+    integers = replace(DEFINITION, outputs={"y": replace(DEFINITION.outputs["y"], dtype="int32")})
+    for each in (case(1 << 16), case(workload=listed), replace(case(), definition=integers)):
+        on_a_card.answer(each)
+    assert FakeOracle.hosts == [False] * 3
+
+
+def test_a_small_borrower_and_its_lender_are_both_found_on_the_host(on_a_card):
+    borrower = replace(case(variant="timed 0"), lender=case(fill=0.5))
+    full = on_a_card.answer(borrower).in_full()
+    assert FakeOracle.hosts == [True, True, False]
+    assert full.outputs["y"].wide is not None
+
+
+def test_a_reference_that_only_runs_on_the_card_is_not_tried_on_the_host_again(on_a_card):
+    FakeOracle.script = [CallFailed("reference", "the reference raised: no CUDA tensor", "", "")]
+    assert on_a_card.answer(case()).in_full is None
+    on_a_card.answer(case(5))
+    assert FakeOracle.hosts == [True, False, False]
+
+
+def test_a_reference_that_fails_on_both_is_still_tried_on_the_host(on_a_card):
+    FakeOracle.script = [CallFailed("reference", "the reference raised", "", "")] * 2
+    with pytest.raises(ReferenceFailed, match="raised"):
+        on_a_card.answer(case())
+    on_a_card.answer(case(5))
+    assert FakeOracle.hosts == [True, False, True]

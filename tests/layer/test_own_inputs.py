@@ -9,7 +9,7 @@ import torch
 from pytest_flashinfer.data.model import Axis, Definition, InputSpec, TensorSpec, Workload
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.judge.answers import ModuleAbsent
+from pytest_flashinfer.judge.origin import ModuleAbsent
 from pytest_flashinfer.own_inputs import OwnInputs
 
 INPUTS = {

@@ -21,7 +21,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import case_strategy
-from pytest_flashinfer.judge.answers import ReferenceFailed
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.search import Search
