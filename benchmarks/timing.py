@@ -31,7 +31,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import whole_runs
 
+from pytest_flashinfer.worker import cudart
 from pytest_flashinfer.worker.clock import Clock, Span, open_clock
+from pytest_flashinfer.worker.l2 import L2
 from pytest_flashinfer.worker.timing import LAUNCHES, disagreement, warm_up
 
 Call = Callable[[], object]
@@ -103,17 +105,17 @@ def timed(clock: Clock, call: Call) -> tuple[list[Span], float]:
 
 def kineto(call: Call) -> dict[str, float]:
     """Return the median span of `call` and its spread, by torch.profiler with the same flush before each launch."""
-    scratch = torch.empty(2 * torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda")
+    flush = L2(cudart.library()).empty
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(KINETO_LAUNCHES):
             for _ in range(3):  # long enough for the host to enqueue what follows
-                scratch.fill_(1)
+                flush()
             call()
         torch.cuda.synchronize()
     calls: list[list[tuple[int, int]]] = []
     events = [event for event in profile.profiler.kineto_results.events() if "CUDA" in str(event.device_type())]
     for event in sorted(events, key=lambda event: event.start_ns()):
-        if "FillFunctor" in event.name() or "Memset" in event.name():
+        if event.name() == "sweep":
             calls.append([])
         elif calls and event.duration_ns() and "Sync" not in event.name():
             calls[-1].append((event.start_ns(), event.start_ns() + event.duration_ns()))

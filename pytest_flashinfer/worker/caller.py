@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_flashinfer.worker.blocker import Blocker
+from pytest_flashinfer.worker.blocker import blocker
 from pytest_flashinfer.worker.cudart import Copier
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Caller:
         self._default = torch.cuda.default_stream()
         self._make_current = torch.cuda.set_stream
         self.copy = Copier()
-        self.hold_back: Callable[[], None] = Blocker()
+        self.hold_back: Callable[[], None] = blocker()
 
     def take(self) -> None:
         """Make the default stream torch's current one, whatever a solution has left."""

@@ -47,9 +47,9 @@ class DeviceClock:
     """Times calls on a card. The caller's stream is the legacy default stream.
 
     Per call: a head start (a spinning kernel where the L2 flush alone is too short), so that the call's kernels are
-    all enqueued by the time the first may start and the host's pace does not show in the span; a mark, which is the
-    flush itself where the cache shall be cold; the call; a mark; a wait for the device. Nothing here raises: an error
-    of the device is for the caller to find.
+    all enqueued by the time the first may start and the host's pace does not show in the span; the flush where the
+    cache shall be cold; a mark; the call; a mark; a wait for the device. Nothing here raises: an error of the device is
+    for the caller to find.
     """
 
     def __init__(self, device: str, cache: Cache = "cold") -> None:
@@ -70,7 +70,7 @@ class DeviceClock:
         if not self._taken:
             self._arm()
         card, now = self._card, self._now
-        mark = card.new_mark(cold=self._cold)
+        mark = card.new_mark()
         card.l2.release_persisting()
         pace = "after a break" if now() - self._ended > _BREAK else "right after another"
         known = self._host.get(pace, self._host["after a break"])
@@ -166,6 +166,8 @@ class DeviceClock:
         card.record(card.events[0])
         if spun:
             card.spin(spun)
+        if self._cold:
+            card.l2.empty()
         card.mark(mark.before)
         card.record(card.events[1])
 
@@ -201,14 +203,14 @@ class _Card:
         self._sleep = torch.cuda._sleep  # noqa: SLF001 - the only kernel in torch that takes a time and touches nothing
         self.flush_seconds, self.null_seconds = self._calibrate()
 
-    def new_mark(self, *, cold: bool) -> Mark:
+    def new_mark(self) -> Mark:
         """Return the sizes of the next call's marks; no two calls of a batch share one."""
         first, self._serial = self._serial, self._serial + 3
         before, after, closed = (4 + 4 * ((first + role) % _STEPS) for role in range(3))
-        return Mark(self.l2.nbytes - before if cold else before, after, closed)
+        return Mark(before, after, closed)
 
     def mark(self, size: int) -> None:
-        """Enqueue a mark on the caller's stream; one of the scratch buffer's size empties the L2."""
+        """Enqueue a mark on the caller's stream."""
         self._memset(self.l2.pointer, self.value, size, None)
 
     def spin(self, seconds: float) -> None:
@@ -229,7 +231,7 @@ class _Card:
         readings = []
         for _ in range(4):
             self.record(self.events[0])
-            self.mark(self.l2.nbytes)
+            self.l2.empty()
             self.record(self.events[1])
             self.spin(0.0)
             self.record(self.events[2])

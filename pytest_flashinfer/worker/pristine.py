@@ -6,6 +6,8 @@ have images of their guard zones only; their inputs are compared by a keyed dige
 
 from __future__ import annotations
 
+import functools
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -163,10 +165,19 @@ def _patterns(layout: Layout, rng: random.Random) -> dict[str, int]:
 
 
 def _noise(nbytes: int, device: torch.device, rng: random.Random) -> torch.Tensor:
-    generator = torch.Generator(device=device).manual_seed(rng.getrandbits(62))
-    size = min(nbytes, _NOISE)
-    block = torch.randint(0, 256, (size,), dtype=torch.uint8, device=device, generator=generator)
-    return block if size == nbytes else block.repeat(-(-nbytes // size))[:nbytes]
+    """Return bytes of the run's own noise, from a place that is drawn."""
+    block, start = _noise_of(device), 8 * rng.randrange(_NOISE // 8)
+    if nbytes <= _NOISE:
+        return block[start : start + nbytes].clone()
+    return block[:_NOISE].repeat(-(-nbytes // _NOISE) + 1)[start : start + nbytes].clone()
+
+
+@functools.cache
+def _noise_of(device: torch.device) -> torch.Tensor:
+    """Draw twice as many bytes as are used at once, so that they can be taken from anywhere in the first half."""
+    generator = torch.Generator(device=device).manual_seed(secrets.randbits(62))
+    drawn = torch.randint(0, 256, (_NOISE,), dtype=torch.uint8, device=device, generator=generator)
+    return drawn.repeat(2)
 
 
 def _apply_poison(layout: Layout, base: torch.Tensor, patterns: Mapping[str, int]) -> None:

@@ -194,6 +194,13 @@ def test_the_cache_is_cold_or_warm_as_asked(clock):
     assert warm < 0.9 * cold
 
 
+def test_emptying_the_cache_leaves_nothing_to_write_back(clock):
+    x = torch.ones(1 << 26, device="cuda")  # 256 MiB: no part of it is left in the cache by the call before
+    cold = middle(measure(clock, x.sum))
+    warm = middle(measure(open_clock("cuda:0", "warm"), x.sum))
+    assert cold == pytest.approx(warm, rel=0.05)
+
+
 def test_the_first_timing_in_a_fresh_process_is_quick():  # a worker opens its clock while it is made ready
     took = []
     for _ in range(3):  # of a machine that may be busy

@@ -1,0 +1,33 @@
+"""On a card the first two processes get ready at the same time."""
+
+from __future__ import annotations
+
+from pytest_flashinfer.judge.asking import HANDLER
+from pytest_flashinfer.session import FibSession
+from pytest_flashinfer.worker.errors import WorkerDied
+from pytest_flashinfer.worker.pool import SOLVE, Pool
+
+
+def test_a_process_of_each_kind_is_begun_and_then_handed_out():
+    pool = Pool("cpu")
+    try:
+        FibSession._open_contexts(pool)
+        begun = dict(pool._warm)
+        assert set(begun) == {SOLVE, HANDLER}
+        assert pool.worker(HANDLER, successor=False) is begun[HANDLER]
+        assert pool.worker(SOLVE, successor=False) is begun[SOLVE]
+    finally:
+        pool.close()
+
+
+def test_that_none_can_be_had_is_for_whoever_needs_one(monkeypatch):
+    pool = Pool("cpu")
+
+    def refuse(handler=SOLVE):
+        raise WorkerDied("no fork-server can be started")
+
+    monkeypatch.setattr(pool, "warm", refuse)
+    try:
+        FibSession._open_contexts(pool)
+    finally:
+        pool.close()
