@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.clock import Span
     from pytest_flashinfer.worker.runner import Cache, RunResult
 
-ROUNDS = {"cpu": 5, "cuda": 10}
+# Seconds of a call and how often it is timed above them: an interpreted kernel's, or a long reference's, say.
+ROUNDS = {"cpu": {0.0: 5, 0.1: 1}, "cuda": {0.0: 10, 5e-3: 4, 0.1: 2}}
 LARGE_BYTES = 1 << 28  # cases above this size are timed in fewer rounds: each has an output to keep and to judge
 LARGE_ROUNDS = 4
-SLOW = {"cpu": 0.1, "cuda": 5e-3}  # seconds of a call above which fewer rounds must do: an interpreted kernel's, say
-SLOW_ROUNDS = {"cpu": 1, "cuda": 4}
+SLOW = 0.1  # seconds of a call after which another one is no warmer
 _CLOCKS = {"cupti": "device (CUPTI)", "events": "device (CUDA events)", "wall": "wall clock"}
 
 
@@ -113,16 +113,17 @@ def measure(
     warm = _ahead(kernel, first, workload.uuid, device.kind)
     if warm and warm[-1].error is not None:
         return Measurement(warm)
-    slow = kernel.took.get(workload.uuid, 0.0) > SLOW[device.kind]
-    rounds = LARGE_ROUNDS if first.nbytes > LARGE_BYTES else ROUNDS[device.kind]
-    timed = list(cases.timed(workload, SLOW_ROUNDS[device.kind] if slow else rounds, attempt))
+    took = kernel.took.get(workload.uuid, 0.0)
+    rounds = next(number for seconds, number in reversed(ROUNDS[device.kind].items()) if took >= seconds)
+    timed = list(cases.timed(workload, min(rounds, LARGE_ROUNDS) if first.nbytes > LARGE_BYTES else rounds, attempt))
+    warm_up = device.kind == "cuda" and took < SLOW
     cache = cast("Cache", session.options.cache)
     with ExitStack() as held:
         with session.progress.doing("waiting for the card"):
             session.pool.quiet()
             waited = held.enter_context(session.card.turns.alone())
         facts = held.enter_context(session.card.watch.throttling())
-        calls = tuple(kernel.run(timed, cache=cache, warm=first if device.kind == "cuda" else None))
+        calls = tuple(kernel.run(timed, cache=cache, warm=first if warm_up else None))
     return Measurement(warm, calls, facts, waited)
 
 
@@ -134,7 +135,7 @@ def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, .
     """
     known = uuid in kernel.took
     if kind == "cpu":
-        return () if kernel.took.get(uuid, 0.0) > SLOW[kind] else tuple(kernel.run([case]))
+        return () if kernel.took.get(uuid, 0.0) >= SLOW else tuple(kernel.run([case]))
     if not known:
         loaded = bool(kernel.took) and kernel.solution.language == "python"
         return tuple(kernel.run([case] if loaded else [case, case]))

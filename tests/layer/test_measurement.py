@@ -118,13 +118,13 @@ def test_what_is_not_compiled_for_each_workload_is_called_once_ahead_of_another(
     assert kernel.asked == [(calls, None), (10, "cold")]
 
 
-@pytest.mark.parametrize(("took", "rounds"), [(1e-3, 10), (6e-3, 4)])
-def test_a_call_that_takes_long_on_a_card_is_timed_less_often(session, cases, took, rounds):
+@pytest.mark.parametrize(("took", "rounds", "warmed"), [(1e-3, 10, True), (6e-3, 4, True), (0.2, 2, False)])
+def test_a_call_that_takes_long_on_a_card_is_timed_less_often(session, cases, took, rounds, warmed):
     kernel = Kernel(10)
     kernel.took["w"] = took
     measure(session, kernel, cases, WORKLOAD)
     assert kernel.asked == [(rounds, "cold")]
-    assert kernel.warmed == [cases.case]
+    assert kernel.warmed == [cases.case if warmed else None]
 
 
 def test_what_is_changed_in_place_is_called_once_more_ahead(session):
@@ -261,4 +261,4 @@ def test_the_card_is_held_while_calls_are_timed_and_only_then(session, cases, tm
     measure(session, kernel, cases, WORKLOAD)
     assert held[0] == (None, False)
     assert all(busy for cache, busy in held if cache)
-    assert measurement.ROUNDS["cuda"] == kernel.asked[-1][0]
+    assert measurement.ROUNDS["cuda"][0.0] == kernel.asked[-1][0]
