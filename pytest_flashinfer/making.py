@@ -124,7 +124,7 @@ class Cases:
     def _case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
         waiting = [name for name in open_constants(self.definition) if name not in axes]
         try:
-            values = self._once(workload, recipe, "first", lambda: self.inputs(axes, recipe, workload))
+            values = self._once(axes, recipe, workload, "first", lambda: self.inputs(axes, recipe, workload))
             if waiting or self._made:
                 axes = solve_axes(self.definition, {**axes, **shown(self.definition, _shapes(values))})
         except Unsatisfiable as error:
@@ -134,12 +134,18 @@ class Cases:
         return self._shaped(Case(self.definition, axes, recipe, values, {}, workload=workload))
 
     def _once(
-        self, workload: Workload | None, recipe: Recipe, name: str, make: Callable[[], Mapping[str, Any]]
+        self,
+        axes: Mapping[str, int],
+        recipe: Recipe,
+        workload: Workload | None,
+        name: str,
+        make: Callable[[], Mapping[str, Any]],
     ) -> Mapping[str, Any]:
-        """Make the inputs of a listed workload once for all solutions, unless others than this package make them."""
-        if workload is None or self.inputs != self.default or getattr(self.default, "own", None) is not None:
+        """Make the inputs of a case once for all solutions, unless others than this package make them."""
+        if self.inputs != self.default or getattr(self.default, "own", None) is not None:
             return make()
-        return self.kept.get((self.definition.name, workload.uuid, str(recipe.to_json()), name), make)
+        sizes = workload.uuid if workload is not None else tuple(sorted(axes.items()))
+        return self.kept.get((self.definition.name, sizes, str(recipe.to_json()), name), make)
 
     def _shaped(self, case: Case) -> Case:
         """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""
@@ -185,7 +191,7 @@ class Cases:
             drawn = variant(case.values, self.definition, kind, generator, keep=keep)
             return {**drawn, **self._made_again(case, name)}
 
-        values = self._once(case.workload, case.recipe, name, make)
+        values = self._once(case.axes, case.recipe, case.workload, name, make)
         return self._shaped(case.with_values(values, name))
 
     def _made_again(self, case: Case, name: str) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Truth:
     """All outputs of one case. `nan_inputs`: the inputs hold NaN or inf, so NaN in the result may be meant.
 
     `in_full` finds the truth with a bound of its own where this one has another case's: nobody is blamed without it.
+    `unfair`: why a drawn case is no test of a kernel, see `inadmissible`.
     """
 
     outputs: Mapping[str, OutputTruth]
@@ -76,6 +77,7 @@ class Truth:
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     in_full: Callable[[], Truth] | None = field(default=None, compare=False)
+    unfair: str | None = None
 
 
 def exact(truth: Truth) -> bool:

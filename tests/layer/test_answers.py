@@ -136,12 +136,23 @@ def test_a_borrower_has_a_truth_of_its_own_before_anybody_is_blamed(answers):
 
 
 def test_a_borrowers_own_truth_has_to_be_a_fair_test_as_well(answers, monkeypatch):
-    borrower = replace(case(variant="timed 0"), lender=case(fill=0.5))
-    found = answers.admitted(borrower)
-    assert answers.answer(replace(borrower, lender=None)) is found.in_full()
-    monkeypatch.setattr(module, "inadmissible", lambda truth: "cancellation")
+    fair, unfair = (replace(case(variant=f"timed {n}"), lender=case(fill=0.5)) for n in (0, 1))
+    found = answers.admitted(fair)
+    assert answers.answer(replace(fair, lender=None)) is found.in_full()
+    why = {False: None, True: "cancellation"}
+    monkeypatch.setattr(module, "inadmissible", lambda truth: why[truth.outputs["y"].wide is not None])
+    found = answers.admitted(unfair)
     with pytest.raises(ReferenceFailed, match="cancellation"):
         found.in_full()
+
+
+def test_whether_a_drawn_case_is_a_fair_test_is_found_out_once(answers, monkeypatch):
+    monkeypatch.setattr(module, "inadmissible", lambda truth: "cancellation")
+    with pytest.raises(ReferenceFailed, match="cancellation"):
+        answers.admitted(case())
+    monkeypatch.setattr(module, "inadmissible", None)
+    with pytest.raises(ReferenceFailed, match="cancellation"):
+        answers.admitted(case().elsewhere())
 
 
 def lent(native, lender, allowance, **more):

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_flashinfer import making
 from pytest_flashinfer.data.model import InputSpec, TensorSpec
+from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.making import Cases, DefaultInputs
 
 from .contracts import ROWS
@@ -30,6 +31,16 @@ def cases(kinds=FULL, definition=ROWS):
 
 def contents(case):
     return case.values["x"].numpy().tobytes()
+
+
+def test_drawn_inputs_are_made_once_for_all_solutions():
+    made, recipe = cases(), Recipe(3)
+    axes = {**WORKLOAD.axes, "h": 8}
+    once, again = (made.drawn(axes, recipe) for _ in range(2))
+    assert [case.values is other.values for case, other in zip(once, again, strict=True)] == [True] * 3
+    assert contents(once[0]) != contents(once[1])
+    others = [made.drawn({**axes, "n": 6}, recipe)[0], made.drawn(axes, Recipe(4))[0]]
+    assert all(contents(case) != contents(once[0]) for case in others)
 
 
 def test_small_inputs_are_new_in_each_round():
