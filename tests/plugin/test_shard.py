@@ -29,9 +29,18 @@ def test_the_parts_are_the_whole_and_no_solution_is_in_two(many, collected, part
     whole = collected()
     found = [collected(f"--fib-shard={part}/{parts}") for part in range(1, parts + 1)]
     assert sorted(item for part in found for item in part) == sorted(whole)
-    assert all(found)
     solutions = [{solution_of(item) for item in part if solution_of(item)[1]} for part in found]
     assert sum(map(len, solutions)) == len(set.union(*solutions)) == 6
+
+
+def test_four_solutions_of_a_definition_share_a_part_with_its_reference(many, collected):
+    found = [collected(f"--fib-shard={part}/3") for part in (1, 2, 3)]
+    mine = [[item for item in part if "scale_add_h8" in item] for part in found]
+    sizes = sorted(len({solution_of(item) for item in part if solution_of(item)[1]}) for part in mine)
+    assert sizes == [0, 1, 4]
+    (first,) = (part for part in mine if any("test_schema" in item for item in part))
+    assert any("test_reference" in item for item in first)
+    assert len({solution_of(item) for item in first if solution_of(item)[1]}) == 4
 
 
 def test_a_part_does_not_depend_on_what_else_is_selected(many, collected):
