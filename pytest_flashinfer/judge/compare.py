@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import floats
 from .comparison import Comparison
 from .measure import Exact, Values
-from .message import write
+from .message import decide, explain
 from .sampling import Draws, compare_samples
 from .tolerance import Tolerance
 from .topk import compare_topk
@@ -31,12 +31,13 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     inputs: Mapping[str, Any] | None = None,
     previous: torch.Tensor | None = None,
     draws: dict[str, Draws] | None = None,
+    explained: bool = True,
 ) -> Comparison:
     """Compare one output (storage shape and dtype as declared) with the truth.
 
     `equal_nan`: the inputs hold NaN or inf, so the result may. `poison`: what the buffer held before the call (NaN for
     floats). `inputs`, `previous`: what a wrong output is tried against for a hint. `draws`: where the test of sampled
-    outputs carries its draws from call to call.
+    outputs carries its draws from call to call. `explained`: say what is wrong, which takes longer than to find it.
     """
     settings = tolerance or Tolerance()
     own = settings.for_output(truth.name)
@@ -54,7 +55,9 @@ def compare(  # noqa: PLR0913 - all but two have defaults
         judge: Exact | Values = Exact(actual, truth, ratio)
     else:
         judge = Values(actual, truth, own, equal_nan=bool(own.equal_nan) or (equal_nan and own.equal_nan is None))
-    return write(judge, judge.run(), poison, inputs or {}, previous)
+    tally = judge.run()
+    found = decide(judge, tally)
+    return found if found.ok or not explained else explain(judge, tally, poison, inputs or {}, previous)
 
 
 def _missing(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison:

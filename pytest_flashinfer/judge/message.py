@@ -16,58 +16,67 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def write(
+def decide(judge: Exact | Values, tally: Tally) -> Comparison:
+    """Decide, with the totals; what is wrong with a failure says `explain`, which takes longer."""
+    total, truth = judge.actual.numel(), judge.truth
+    problem, _ = _decide(judge, tally)
+    spent = f"{tally.share:.0%} of the bound spent" if math.isfinite(tally.share) else "within the matched ratio"
+    return Comparison(
+        truth.name,
+        not problem,
+        problem,
+        n_bad=tally.bad + tally.special,
+        n_total=total,
+        share=tally.share,
+        max_abs=tally.max_abs,
+        max_rel=tally.max_rel,
+        how=truth.how,
+        lines=() if problem else (f"{truth.name}: ok, {spent}", *truth.notes),
+    )
+
+
+def explain(
     judge: Exact | Values,
     tally: Tally,
     poison: float | None,
     inputs: Mapping[str, Any],
     previous: torch.Tensor | None,
 ) -> Comparison:
-    """Decide, and describe the worst element, where the misses lie, and what the output looks like."""
-    total, truth = judge.actual.numel(), judge.truth
-    matched = 1.0 if not total else 1 - (tally.bad / total)
-    cosine = _cosine(tally)
-    problem, rule = _decide(judge, tally, matched, cosine)
+    """Return the failure with the worst element, where the misses lie, and what the output looks like."""
+    found, (problem, rule) = decide(judge, tally), _decide(judge, tally)
     at = tally.special_at if tally.special and problem in ("nonfinite", "reference") else tally.at
-    index = _index(at, judge.shape) if total else None
-    actual, expected = (_item(x, at) if total else None for x in (judge.actual, judge.expected))
-    limit = judge.limit(at) if total else None
-    result = Comparison(
-        truth.name,
-        not problem,
-        problem,
-        n_bad=tally.bad + tally.special,
-        n_total=total,
-        worst=index,
-        actual=actual,
-        expected=expected,
-        bound=limit,
-        share=tally.share,
-        max_abs=tally.max_abs,
-        max_rel=tally.max_rel,
-        how=truth.how,
-    )
-    if not problem:
-        spent = f"{tally.share:.0%} of the bound spent" if math.isfinite(tally.share) else "within the matched ratio"
-        return replace(result, lines=(f"{truth.name}: ok, {spent}", *truth.notes))
+    index = _index(at, judge.shape) if found.n_total else None
+    actual, expected = (_item(x, at) if found.n_total else None for x in (judge.actual, judge.expected))
+    limit = judge.limit(at) if found.n_total else None
     bad = torch.cat([judge.bad(part) for part in spans(judge.actual)]).reshape(judge.shape)
     place = _unwritten(judge, bad, poison) or where.describe(bad)
     hint = _hint(judge, inputs, previous)
     lines = [_headline(judge, problem, index, actual, expected, limit, at, rule)]
     if problem != "reference":
-        lines.append(_counts(judge, tally, total))
-    lines += [line for line in (place, hint, f"bound: {_bound_name(judge)}", *truth.notes) if line]
-    return replace(result, where=place, hint=hint, lines=tuple(lines))
+        lines.append(_counts(judge, tally, found.n_total))
+    lines += [line for line in (place, hint, f"bound: {_bound_name(judge)}", *judge.truth.notes) if line]
+    return replace(
+        found,
+        worst=index,
+        actual=actual,
+        expected=expected,
+        bound=limit,
+        where=place,
+        hint=hint,
+        lines=tuple(lines),
+    )
 
 
-def _decide(judge: Exact | Values, tally: Tally, matched: float, cosine: float | None) -> tuple[Problem, str]:
+def _decide(judge: Exact | Values, tally: Tally) -> tuple[Problem, str]:
     """Return the kind of failure, empty for a pass, and the rule that was broken if not an element's bound."""
+    matched = 1 - tally.bad / max(judge.actual.numel(), 1)
     if tally.special:
         return ("reference", "") if tally.special == tally.blamed else ("nonfinite", "")
     own = getattr(judge, "own", None)
     if own is not None and own.max_error_cap is not None and tally.max_abs > own.max_error_cap:
         return "values", f"above max_error_cap {own.max_error_cap:g}"
     if own is not None and own.cosine is not None:
+        cosine = _cosine(tally)
         if cosine is None or cosine < own.cosine:
             return "values", f"cosine similarity {cosine if cosine is not None else math.nan:.6f} < {own.cosine:g}"
         if not own.explicit:

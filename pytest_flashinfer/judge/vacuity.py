@@ -51,7 +51,7 @@ def probe(
             continue
         before = (previous or {}).get(name)
         for candidate, value in _candidates(output, inputs or {}, before):
-            if compare(value, output, tolerance, equal_nan=truth.nan_inputs).ok:
+            if compare(value, output, tolerance, equal_nan=truth.nan_inputs, explained=False).ok:
                 found.append(_explain(output, candidate, value, tolerance or Tolerance()))
     return found
 
