@@ -71,13 +71,21 @@ class Cases:
     kinds: tuple[str, ...]
     reference: Answers | None = None
     kept: Kept = field(default_factory=Kept)
+    _firsts: dict[str, tuple[Case, frozenset[str]]] = field(default_factory=dict)  # of this item, by workload
 
     def first(self, workload: Workload) -> Case:
         """Return the first case of a listed workload. Raises the errors of inputs/errors.py."""
-        recipe = _recipe_of(workload) or Recipe(self._derive(workload.uuid))
-        if open_constants(self.definition):
-            return self._case(workload.axes, recipe, workload)  # the data may show what no size says
-        return self._case(solve_axes(self.definition, workload.axes), recipe, workload)
+        return self._first(workload)[0]
+
+    def _first(self, workload: Workload) -> tuple[Case, frozenset[str]]:
+        """Return the first case and those of its inputs that an override made, which are made once for an item."""
+        if workload.uuid not in self._firsts:
+            recipe = _recipe_of(workload) or Recipe(self._derive(workload.uuid))
+            # Of open constants the data may show what no size says.
+            given = open_constants(self.definition)
+            case = self._case(workload.axes if given else solve_axes(self.definition, workload.axes), recipe, workload)
+            self._firsts[workload.uuid] = case, self._own(case)
+        return self._firsts[workload.uuid]
 
     def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
         """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well.
@@ -87,14 +95,14 @@ class Cases:
         first = self._case(axes, recipe, None)
         if not repeat:
             return [first]
-        (other,) = self._variants(first, ("same_ends",))
+        (other,) = self._variants(first, ("same_ends",), self._own(first))
         return [first, replace(other, lender=first) if _all_borrow(first) else other, first.elsewhere()]
 
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
-        first = self.first(workload)
+        first, own = self._first(workload)
         kinds = self.kinds if first.nbytes <= SMALL_BYTES else self.kinds[:1]
-        return [first, *self._variants(first, kinds), first.elsewhere()]
+        return [first, *self._variants(first, kinds, own), first.elsewhere()]
 
     def timed(self, workload: Workload, rounds: int, attempt: int = 0) -> Iterator[Case]:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
@@ -104,12 +112,12 @@ class Cases:
         Outputs that cannot borrow have truths of their own where the case is small; else, and where they take too
         much memory, two contents take turns.
         """
-        case = first = self.first(workload)
-        own = self._own(case)
+        first, own = self._first(workload)
+        case = first
         small = first.nbytes <= SMALL_BYTES and len(self.kinds) > 1
         borrows = _all_borrow(first)
         if not small:
-            (other,) = self._variants(first, self.kinds[:1])
+            (other,) = self._variants(first, self.kinds[:1], own)
             if first.nbytes > LARGEST_BYTES or not borrows:
                 yield from itertools.islice(itertools.cycle((other, first)), rounds)
                 return
@@ -163,8 +171,8 @@ class Cases:
         own = getattr(self.default, "own", None)
         return frozenset() if own is None else frozenset(own.made)
 
-    def _variants(self, first: Case, kinds: tuple[str, ...]) -> Iterator[Case]:
-        case, own = first, self._own(first)
+    def _variants(self, first: Case, kinds: tuple[str, ...], own: frozenset[str]) -> Iterator[Case]:
+        case = first
         for number, kind in enumerate(kinds):
             case = self._variant(case, kind, f"{number} {kind}", own)
             yield case

@@ -1,20 +1,20 @@
 """What the judge knows of the arena: the bytes that must still be there after a call, and where they are not.
 
 Small arenas have a full image on the judge's side: one copy fills them and one comparison checks them. Large ones
-have images of their guard zones only; their inputs are compared by a keyed digest.
+have images of their guard zones only; their inputs are compared with those that they were filled with.
 """
 
 from __future__ import annotations
 
 import functools
 import secrets
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from pytest_flashinfer.worker import poison
-from pytest_flashinfer.worker.digest import Digest
 
 if TYPE_CHECKING:
     import random
@@ -103,10 +103,10 @@ class Imaged:
         yield Violation("input", slot.name, text)
 
 
-class Digested:
-    """A large arena without an image: guard zones are compared one by one, inputs by a keyed digest.
+class Compared:
+    """A large arena without an image: guard zones are compared one by one, inputs with the judge's own.
 
-    Bytes between the elements of strided outputs are not checked here.
+    Bytes between the elements of strided tensors are not checked here.
     """
 
     def __init__(self, layout: Layout, arena: torch.Tensor, rng: random.Random) -> None:
@@ -114,29 +114,28 @@ class Digested:
         self.arena = arena[: layout.total]
         self.poison = _patterns(layout, rng)
         self._guard = _noise(max(zone.stop - zone.start for zone in layout.zones), arena.device, rng)
-        self._digest = Digest(arena.device, rng.getrandbits(62))
-        self._digests: dict[str, torch.Tensor] = {}
+        self._inputs: Mapping[str, torch.Tensor] = {}  # the caller's own, no longer than it has them
 
     def fill(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
+        self._inputs = weakref.WeakValueDictionary(inputs)
         for name, slot in self.layout.inputs.items():
             _spread(slot.tensor_of(self.arena)).copy_(_spread(inputs[name]))
         _apply_poison(self.layout, self.arena, self.poison)
         for zone in self.layout.zones:
             self.arena[zone.start : zone.stop] = self._guard[: zone.stop - zone.start]
-        self._digests = {name: self._of(slot) for name, slot in self.layout.inputs.items()}
 
     def changes(self, may_modify: frozenset[str]) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
         zones = [self._zone(zone).any() for zone in self.layout.zones]
-        return zones + [self._of(slot) != self._digests[slot.name] for slot in self._kept(may_modify)]
+        return zones + [self._differs(slot) for slot in self._kept(may_modify)]
 
     def explain(self, may_modify: frozenset[str]) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""
         found = [
             Violation("input", slot.name, f"input {slot.name} was modified")
             for slot in self._kept(may_modify)
-            if bool(self._of(slot) != self._digests[slot.name])
+            if bool(self._differs(slot))
         ]
         for zone in self.layout.zones:
             found += _guard(zone, self._zone(zone).cpu())
@@ -145,19 +144,20 @@ class Digested:
     def _kept(self, may_modify: frozenset[str]) -> list[Slot]:
         return [slot for name, slot in self.layout.inputs.items() if name not in may_modify]
 
-    def _of(self, slot: Slot) -> torch.Tensor:
-        return self._digest.of(slot.bytes_of(self.arena))
+    def _differs(self, slot: Slot) -> torch.Tensor:
+        there, own = slot.tensor_of(self.arena), self._inputs[slot.name]
+        return differ(*(_spread(each).contiguous().reshape(-1).view(torch.uint8) for each in (there, own)))
 
     def _zone(self, zone: Zone) -> torch.Tensor:
         return self.arena[zone.start : zone.stop] != self._guard[: zone.stop - zone.start]
 
 
-Pristine = Imaged | Digested
+Pristine = Imaged | Compared
 
 
 def watch(layout: Layout, arena: torch.Tensor, rng: random.Random) -> Pristine:
     """Return the keeper of `arena` for calls of one layout; `rng` draws guard bytes and poison."""
-    return (Imaged if layout.total <= IMAGE_LIMIT else Digested)(layout, arena, rng)
+    return (Imaged if layout.total <= IMAGE_LIMIT else Compared)(layout, arena, rng)
 
 
 def _patterns(layout: Layout, rng: random.Random) -> dict[str, int]:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.worker import memory, poison, processes, unwritten
-from pytest_flashinfer.worker.digest import Digest
 from pytest_flashinfer.worker.layout import ALIGNMENT, GUARD, Output, plan
 from pytest_flashinfer.worker.memory import Arena, Memory
 
@@ -63,28 +62,6 @@ def test_poison_of_integers_is_no_index_and_no_count(dtype):
 def test_poison_of_eight_bit_floats_is_nan(dtype):
     pattern = poison.pattern(dtype, random.Random(0))
     assert torch.tensor([pattern], dtype=torch.uint8).view(dtype).float().isnan().all()
-
-
-@pytest.fixture(scope="module")
-def digest():
-    return Digest(torch.device("cpu"), seed=random.getrandbits(62))
-
-
-@given(st.binary(max_size=300), st.data())
-def test_a_digest_tells_any_change_of_one_byte(digest, data, draw):
-    before = torch.tensor(list(data), dtype=torch.uint8)
-    assert int(digest.of(before)) == int(digest.of(before.clone()))
-    if data:
-        after = before.clone()
-        after[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
-        assert int(digest.of(after)) != int(digest.of(before))
-
-
-def test_a_digest_tells_parts_that_changed_places(monkeypatch):
-    monkeypatch.setattr("pytest_flashinfer.worker.digest._WORDS", 4)
-    digest = Digest(torch.device("cpu"), seed=1)
-    left, right = torch.arange(16, dtype=torch.uint8), torch.arange(16, 32, dtype=torch.uint8)
-    assert int(digest.of(torch.cat([left, right]))) != int(digest.of(torch.cat([right, left])))
 
 
 def test_both_ends_of_an_arena_see_the_same_bytes():

@@ -337,9 +337,10 @@ def test_outputs_are_private_copies(lab):
     assert torch.equal(view.outputs["y"], second + 1)
 
 
-def test_a_large_arena_is_checked_by_digest(lab, monkeypatch):
+@pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
+def test_a_large_arena_is_compared_with_the_judges_own_inputs(lab, monkeypatch, strided):
     monkeypatch.setattr("pytest_flashinfer.worker.pristine.IMAGE_LIMIT", 1024)
-    x = lab.randn(40, 80)
+    x = lab.randn(80, 40).T if strided else lab.randn(40, 80)
     output = [Output("y", (40, 80), F32)]
     assert not lab.run("def run(x, y):\n    y.copy_(x)\n", {"x": x}, output).violations
     assert messages(lab.run("def run(x, y):\n    y.copy_(x)\n    x[3, 4] = 0\n", {"x": x}, output)) == [
