@@ -88,21 +88,16 @@ class Cases:
         return self._firsts[workload.uuid]
 
     def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
-        """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well.
-
-        The other one shows answers that were kept, which are far off: where it can, it borrows the first one's bound.
-        """
+        """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well."""
         first = self._case(axes, recipe, None)
-        if not repeat:
-            return [first]
-        (other,) = self._variants(first, ("same_ends",), self._own(first))
-        return [first, replace(other, lender=first) if _all_borrow(first) else other, first.elsewhere()]
+        return [first, _lent(self._alike(first, self._own(first)), first), first.elsewhere()] if repeat else [first]
 
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
         first, own = self._first(workload)
-        kinds = self.kinds if first.nbytes <= SMALL_BYTES else self.kinds[:1]
-        return [first, *self._variants(first, kinds, own), first.elsewhere()]
+        if first.nbytes > SMALL_BYTES:
+            return [first, _lent(self._alike(first, own), first), first.elsewhere()]
+        return [first, *self._variants(first, self.kinds, own), first.elsewhere()]
 
     def timed(self, workload: Workload, rounds: int, attempt: int = 0) -> Iterator[Case]:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
@@ -117,14 +112,15 @@ class Cases:
         small = first.nbytes <= SMALL_BYTES and len(self.kinds) > 1
         borrows = _all_borrow(first)
         if not small:
-            (other,) = self._variants(first, self.kinds[:1], own)
+            other = self._alike(first, own)
+            other = _lent(other, first) if first.nbytes > SMALL_BYTES else other
             if first.nbytes > LARGEST_BYTES or not borrows:
                 yield from itertools.islice(itertools.cycle((other, first)), rounds)
                 return
         judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds if small or rounds > 1 else None
         for number in range(rounds):
             if not small and number == judged:
-                yield other
+                yield first if other.lender is not None else other
                 continue
             case = self._variant(case, "fresh", f"timed {attempt} {number}", own)
             yield replace(case, lender=first) if borrows and number != judged else case
@@ -170,6 +166,11 @@ class Cases:
         """The inputs that the definition's own code has made."""
         own = getattr(self.default, "own", None)
         return frozenset() if own is None else frozenset(own.made)
+
+    def _alike(self, first: Case, own: frozenset[str]) -> Case:
+        """Return a case with contents that look like the first one's."""
+        (other,) = self._variants(first, self.kinds[:1], own)
+        return other
 
     def _variants(self, first: Case, kinds: tuple[str, ...], own: frozenset[str]) -> Iterator[Case]:
         case = first
@@ -217,6 +218,11 @@ class Cases:
         """Return a seed of 32 bits that follows from the run's seed and a purpose."""
         text = f"{self.seed} {self.definition.name} {what}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def _lent(other: Case, first: Case) -> Case:
+    """Have a case borrow the bound of the first, if it can: to show answers that were kept, which are far off."""
+    return replace(other, lender=first) if _all_borrow(first) else other
 
 
 def _all_borrow(case: Case) -> bool:
