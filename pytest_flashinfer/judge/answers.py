@@ -12,7 +12,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.host import on_host
-from pytest_flashinfer.judge.lending import LENT, lent
+from pytest_flashinfer.judge.lending import LENT, Terms, lent, terms
 from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, source_of
 from pytest_flashinfer.judge.rowwise import leading
 from pytest_flashinfer.judge.shelf import Shelf
@@ -57,6 +57,7 @@ class Answers:
         self.timeout = timeout
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self._oracle: Oracle | None = None
+        self._terms: dict[Any, dict[str, Terms | None]] = {}  # what cases lend: two numbers for an output
         self._portable = True  # as far as is known, the reference runs on the host as well
         self._broken: BuildFailed | None = None
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
@@ -95,6 +96,7 @@ class Answers:
     def close(self) -> None:
         """End the worker and forget all truths."""
         self.kept.clear()
+        self._terms.clear()
         self._drop()
 
     def shapes(self, case: Case) -> dict[str, tuple[tuple[int, ...], str] | None]:
@@ -151,11 +153,13 @@ class Answers:
         The native run and an honest kernel may both be off; contents that differ may need a little more than others.
         Where some need far more, as rows do whose order is a matter of rounding, `Truth.in_full` says so.
         """
-        bounds = self.answer(lender)
+        if lender.key not in self._terms:
+            self._terms[lender.key] = {name: terms(each) for name, each in self.answer(lender).outputs.items()}
+        lends = self._terms[lender.key]
         found = self._ask(case, native=True, host=host)
         if isinstance(found, ReferenceFailed):
             return found
-        outputs = {name: lent(each, bounds.outputs[name]) for name, each in found.outputs.items()}
+        outputs = {name: lent(each, lends[name]) for name, each in found.outputs.items()}
         return replace(found, outputs=outputs, how=LENT)
 
     def _ask(self, case: Case, **options: Any) -> Truth | ReferenceFailed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,21 +18,39 @@ LENT = "native, with the bound of another call's contents"
 _MARGIN = 4.0
 
 
-def lent(output: OutputTruth, lender: OutputTruth) -> OutputTruth:
-    """Return an output with the lender's largest bound, but no more of each row than is usual for the lender's rows.
+@dataclass(frozen=True)
+class Terms:
+    """What an output lends: its `largest` bound, and what its bounds `usually` are beside the size of a row, both 0-d.
 
-    What overflows or is undecided there has a bound that lets anything pass, and so has a loud row for a quiet one.
+    What overflows or is undecided has a bound that lets anything pass, and so has a loud row for a quiet one: neither
+    counts.
     """
-    if output.native is None or not output.native.numel() or lender.native is None or lender.allowance is None:
-        return output
+
+    largest: torch.Tensor
+    usual: torch.Tensor | None
+
+
+def terms(lender: OutputTruth) -> Terms | None:
+    """Return what an output lends, or `None` where it has no bound to lend. Asked once: it waits for the device."""
+    if lender.native is None or lender.allowance is None:
+        return None
     counts = lender.native.isfinite() if lender.undecided is None else lender.native.isfinite() & ~lender.undecided
     if not bool(counts.any()):
-        return output
+        return None
     allowed = rows(lender.allowance.masked_fill(~counts, 0.0)).amax(dim=1, keepdim=True).to(torch.float64)
-    sizes, here = _sizes(lender.native), _sizes(output.native)
-    bound = allowed.max().expand(here.shape)
-    if bool((sizes > 0).any()):
-        bound = torch.minimum(bound, (allowed / sizes)[sizes > 0].median() * here)
+    sizes = _sizes(lender.native)
+    loud = sizes > 0
+    return Terms(allowed.max(), (allowed / sizes)[loud].median() if bool(loud.any()) else None)
+
+
+def lent(output: OutputTruth, lends: Terms | None) -> OutputTruth:
+    """Return an output with the lender's largest bound, but no more of each row than is usual for the lender's rows."""
+    if output.native is None or not output.native.numel() or lends is None:
+        return output
+    here = _sizes(output.native)
+    bound = lends.largest.expand(here.shape)
+    if lends.usual is not None:
+        bound = torch.minimum(bound, lends.usual * here)
     bound = _MARGIN * bound + FLUSH
     if output.dtype != "float64":
         bound = bound.to(torch.float32)  # there is one for each element in the end

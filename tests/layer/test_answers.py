@@ -158,7 +158,7 @@ def test_whether_a_drawn_case_is_a_fair_test_is_found_out_once(answers, monkeypa
 def lent(native, lender, allowance, **more):
     allowance = torch.as_tensor(allowance, dtype=torch.float64).expand(lender.shape)
     other = OutputTruth("y", "float32", lender, lender.double(), allowance, **more)
-    return lending.lent(OutputTruth("y", "float32", native), other).allowance
+    return lending.lent(OutputTruth("y", "float32", native), lending.terms(other)).allowance
 
 
 def test_what_overflows_or_is_undecided_lends_nothing():
