@@ -84,8 +84,9 @@ class Measurement:
 
     @property
     def clock_note(self) -> str:
-        """Why the clock is not the best one, or nothing."""
-        return "; ".join(sorted({span.note for span in self.spans} - {""}))
+        """Why the clock is not the best one, or what may show in the median; nothing where few calls have a note."""
+        notes = [span.note for span in self.spans]
+        return "; ".join(sorted({note for note in notes if note and 2 * notes.count(note) >= len(notes)}))
 
     @property
     def contradiction(self) -> str | None:

@@ -26,7 +26,7 @@ class Span:
     `kernels` names what ran, in order of start, and `kernel_seconds` says for how long each. `late` says that device
     work of the call was not finished on the caller's stream when the call returned. `source` says which clock gave
     `seconds`: `"cupti"`, `"events"` (the fallback, from which nothing is known of kernels and lateness) or `"wall"`;
-    `note` says why it is the fallback.
+    `note` says why it is the fallback, or what else there is to be known of it.
     """
 
     seconds: float

@@ -29,11 +29,12 @@ class PtxKernel:
             cudart.library().cudaDeviceGetAttribute(ctypes.byref(value), attribute, 0)
             counts.append(value.value)
         grid = counts[0] * (counts[1] // _BLOCK)
-        self._shape = [ctypes.c_uint(number) for number in (grid, 1, 1, _BLOCK, 1, 1, 0)]
         self._launch: Any = driver.cuLaunchKernel
         self._values = [ctypes.c_uint64(value) for value in arguments]
-        self._arguments = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, self._values))
+        given = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, self._values))
+        shape = [ctypes.c_uint(number) for number in (grid, 1, 1, _BLOCK, 1, 1, 0)]
+        self._call = (self._function, *shape, ctypes.c_void_p(0), given, None)
 
     def __call__(self) -> None:
         """Launch it on the legacy default stream."""
-        self._launch(self._function, *self._shape, ctypes.c_void_p(0), self._arguments, None)
+        self._launch(*self._call)

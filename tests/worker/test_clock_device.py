@@ -132,10 +132,21 @@ def test_the_head_start_follows_the_host_part_of_a_call_and_is_bounded(card, mon
     clock = DeviceClock("cuda:0", "warm")
     host = Host(clock, monkeypatch, 100_000)
     taken(clock, lambda: card.work("k", 1000))
-    assert card.spun == pytest.approx([600e-6, 485e-6, 205e-6]), "that of a call right after another is its own"
-    host.step = 900_000
+    assert card.spun == pytest.approx([605e-6, 485e-6, 205e-6]), "that of a call right after another is its own"
+    host.step = 9_000_000
     taken(clock, lambda: card.work("k", 1000))
-    assert card.spun[3:] == pytest.approx([205e-6, 600e-6, 600e-6])
+    assert card.spun[3:] == pytest.approx([485e-6, 5e-3, 5e-3]), "the first one follows a break"
+
+
+def test_a_call_of_several_kernels_that_outruns_its_head_start_says_so(card, monkeypatch):
+    clock = DeviceClock("cuda:0", "warm")
+    Host(clock, monkeypatch, 6_000_000)  # longer than any head start
+    spans = taken(clock, lambda: (card.work("a", 1000), card.work("b", 1000)))
+    assert {span.note for span in spans} == {"the host took longer than its head start: its pace may show"}
+    assert {span.note for span in taken(clock, lambda: card.work("a", 1000))} == {""}, "one kernel waits for nobody"
+    quick = DeviceClock("cuda:0", "warm")
+    Host(quick, monkeypatch, 20_000)
+    assert {span.note for span in taken(quick, lambda: (card.work("a", 1000), card.work("b", 1000)))} == {""}
 
 
 def test_a_slow_call_keeps_the_next_head_starts_long(card, monkeypatch):
