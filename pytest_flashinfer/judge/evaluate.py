@@ -60,7 +60,9 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
         return _native_only(run, plain, obstacle, spent)
     clock = time.perf_counter()
     lifted = run.widen(wide_dtype)
-    mode = Lift(wide_dtype, working_dtype(run) if operands == "working" else None)
+    working = working_dtype(run)
+    mode = Lift(wide_dtype, working if operands == "working" else None)
+    mode.plan.narrow = working is not None
     try:
         wide = run.under(mode, lifted)
         check_shapes(wide, plain)

@@ -25,6 +25,7 @@ class Plan:
     selects: bool = False
     decides: bool = False  # orders or rounds to a grid: many runs must look for near-ties
     low: torch.dtype | None = None  # the 16-bit dtype that something may be rounded to inside
+    narrow: bool = False  # inputs or outputs have 16 bits or fewer: a kernel may leave products to tensor cores
     elements: int = 0  # of the floating results of all steps
 
 

@@ -162,7 +162,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     def _disturb(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
         """Add an operation's error to its result."""
         length = roundoff.length(step, args, plain)
-        growth = roundoff.growth(length, products=step.kind is Kind.CONTRACT)
+        products = step.kind is Kind.CONTRACT
+        growth = roundoff.growth(length, products=products, cut=products and self.plan.narrow)
         alike = roundoff.alike(step, args, plain)
         size = self._sums
         if size is not None:

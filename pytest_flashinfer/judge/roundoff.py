@@ -14,18 +14,22 @@ if TYPE_CHECKING:
     from .wide import Step
 
 _SHORT = 256  # terms of a sum that is not worth a look
+_LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor core cuts, and up to which it is trusted
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
 _TINY = 1e-300
 _SAMPLE, _FEW, _SAME = 64, 0.25, 1e-5
 
 
-def growth(length: int, *, products: bool = False) -> float:
+def growth(length: int, *, products: bool = False, cut: bool = False) -> float:
     """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
 
     Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length
     itself. Whether terms are equal is not looked at in short sums and in sums of products; `alike` does in others.
+    `cut`: of products that a tensor core may add up. It cuts instead of rounding, once for every 8 products on some
+    cards, so that a sum of equal signs falls short by so many halves of a step, at half of its size on average.
     """
-    return math.sqrt(length) / 16 + min(length, _THREAD if products else _SHORT) / 64
+    drift = min(length, _LONGEST) / 256 if cut and length >= _LONG else 0.0
+    return math.sqrt(length) / 16 + min(length, _THREAD if products else _SHORT) / 64 + drift
 
 
 def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
@@ -101,13 +105,14 @@ def uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
     """Return the size of the error, in units of one rounding, of a sum or a sum of products.
 
     The sum of the magnitudes covers most orders of float32 additions. Tensor cores cut instead of rounding, once for
-    every 16 products, which adds up over long sums: for them a term grows with the length (half of that drift).
+    every 8 or 16 products, which adds up over long sums: for those of mixed signs a term grows with the length, for
+    those of equal signs see `growth`.
     """
     sums = magnitude(func, args)
     if step.kind is Kind.CONTRACT and step.name in ("mm", "bmm", "addmm", "baddbmm"):
         left, right = (arg.as_subclass(torch.Tensor) for arg in args[-2:])
         length = left.shape[-1]
-        if length >= 512 and all(arg.declared in (torch.float16, torch.bfloat16) for arg in args[-2:]):  # noqa: PLR2004
+        if length >= _LONG and all(arg.declared in (torch.float16, torch.bfloat16) for arg in args[-2:]):
             partial = left.norm(dim=-1, keepdim=True) * right.norm(dim=-2, keepdim=True) / math.sqrt(length)
             sums = sums + partial * (length / 128)
     return sums

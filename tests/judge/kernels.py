@@ -49,12 +49,15 @@ def gemm_tiles(tile: int, accumulator: torch.dtype = FP32, step: int = 1) -> Ker
     return run
 
 
-def gemm_tensor_core(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    total = torch.zeros(a.shape[0], b.shape[0])
-    for start in range(0, a.shape[1], 16):
-        part = a[:, start : start + 16].double() @ b[:, start : start + 16].double().T
-        total = cut(total.double() + part)
-    return total.to(a.dtype)
+def gemm_tensor_core(products: int = 16) -> Kernel:
+    def run(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(a.shape[0], b.shape[0])
+        for start in range(0, a.shape[1], products):
+            part = a[:, start : start + products].double() @ b[:, start : start + products].double().T
+            total = cut(total.double() + part)
+        return total.to(a.dtype)
+
+    return run
 
 
 def gemm_split(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -217,7 +220,8 @@ HONEST: dict[str, dict[str, Kernel]] = {
         "tiles_64_backwards": gemm_tiles(64, step=-1),
         "one_by_one": gemm_tiles(1),
         "split_k": gemm_split,
-        "tensor_core_cuts": gemm_tensor_core,
+        "tensor_core_cuts": gemm_tensor_core(),
+        "tensor_core_cuts_every_8": gemm_tensor_core(8),
     },
     "rmsnorm": {
         "reference": rmsnorm,

@@ -7,6 +7,10 @@ import functools
 import pytest
 import torch
 
+from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.floats import name_of
+from pytest_flashinfer.judge.truth import OutputSpec
+
 from . import cases, kernels
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -49,3 +53,23 @@ def test_the_reference_never_widens_its_own_bound(op: str, dtype: torch.dtype) -
             assert output.how == "lifted"
             assert output.widened < 1.2
             assert output.undecided is None
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize("length", [4096, 14336])
+@pytest.mark.parametrize("same_sign", [False, True])
+def test_long_products_may_be_cut_on_the_way_and_nothing_else(
+    dtype: torch.dtype, length: int, same_sign: bool  # noqa: FBT001
+) -> None:
+    """On an H100 the library's own product of 14336 in fp16 was above the bound: all of its cuts go one way."""
+    g = torch.Generator().manual_seed(5)
+    a, b = (torch.randn(128, length, generator=g).to(dtype) for _ in range(2))
+    given = {"a": a.abs(), "b": b.abs()} if same_sign else {"a": a, "b": b}
+    outputs = {"c": OutputSpec(name_of(dtype), (128, 128))}
+    case = cases.Case(given, outputs, evaluate(kernels.gemm, given, outputs))
+    cores = (kernels.gemm_tensor_core(16), kernels.gemm_tensor_core(8))
+    for honest in (*cores, kernels.gemm_split, kernels.gemm_tiles(64)):
+        (found,) = case.judge(honest)
+        assert found.ok, found.text
+    for wrong in (kernels.gemm_rounded_twice, kernels.gemm_tiles(64, accumulator=dtype), kernels.gemm_cut_result):
+        assert not case.judge(wrong)[0].ok
