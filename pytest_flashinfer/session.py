@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import os
@@ -131,18 +130,10 @@ class FibSession:
 
         torch.set_num_threads(1)  # what the judge does on the CPU is in small pieces; idle threads would spin beside it
         if self.device.kind == "cuda":
-            self._open_contexts(pool)
+            from pytest_flashinfer.judge.asking import HANDLER
+
+            pool.begin(HANDLER)
         return pool
-
-    @staticmethod
-    def _open_contexts(pool: Pool) -> None:
-        """Have the first solution's process and the reference's get ready for the card at the same time."""
-        from pytest_flashinfer.judge.asking import HANDLER
-        from pytest_flashinfer.worker.errors import WorkerDied
-
-        with contextlib.suppress(WorkerDied):  # whoever needs one says so
-            pool.warm()
-            pool.warm(HANDLER)
 
     def under_test(self, key: str, definition: Definition, solution: Solution) -> UnderTest:
         """Return a solution ready to be called; skips with the reason where it cannot run here."""

@@ -75,6 +75,12 @@ class Pool:
         if handler not in self._warm:
             self._warm[handler] = self._fork(handler)
 
+    def begin(self, handler: str) -> None:
+        """Have the first solution's process and one with `handler` get ready for the card at the same time."""
+        with contextlib.suppress(WorkerDied):  # whoever needs one says so
+            self.warm()
+            self.warm(handler)
+
     def quiet(self) -> None:
         """Wait until nothing is being prepared, so that no other process uses the card during a measurement.
 

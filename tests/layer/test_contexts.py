@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pytest_flashinfer.judge.asking import HANDLER
-from pytest_flashinfer.session import FibSession
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.pool import SOLVE, Pool
 
@@ -11,7 +10,7 @@ from pytest_flashinfer.worker.pool import SOLVE, Pool
 def test_a_process_of_each_kind_is_begun_and_then_handed_out():
     pool = Pool("cpu")
     try:
-        FibSession._open_contexts(pool)
+        pool.begin(HANDLER)
         begun = dict(pool._warm)
         assert set(begun) == {SOLVE, HANDLER}
         assert pool.worker(HANDLER, successor=False) is begun[HANDLER]
@@ -28,6 +27,6 @@ def test_that_none_can_be_had_is_for_whoever_needs_one(monkeypatch):
 
     monkeypatch.setattr(pool, "warm", refuse)
     try:
-        FibSession._open_contexts(pool)
+        pool.begin(HANDLER)
     finally:
         pool.close()
