@@ -145,8 +145,8 @@ class Compared:
         return [slot for name, slot in self.layout.inputs.items() if name not in may_modify]
 
     def _differs(self, slot: Slot) -> torch.Tensor:
-        there, own = slot.tensor_of(self.arena), self._inputs[slot.name]
-        return differ(*(_spread(each).contiguous().reshape(-1).view(torch.uint8) for each in (there, own)))
+        there, own = _spread(slot.tensor_of(self.arena)), _spread(self._inputs[slot.name])
+        return differ(_flat(there, there.device), _flat(own, there.device))
 
     def _zone(self, zone: Zone) -> torch.Tensor:
         return self.arena[zone.start : zone.stop] != self._guard[: zone.stop - zone.start]
@@ -206,6 +206,15 @@ def _spread(tensor: torch.Tensor) -> torch.Tensor:
         if size > 1 and stride == 0:
             tensor = tensor.narrow(axis, 0, 1)
     return tensor
+
+
+def _flat(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return the bytes that `Compared.fill` lays down, in order; a copy where they are not there like that."""
+    aligned = tensor.storage_offset() * tensor.itemsize % 8 == 0  # they are read as words
+    lazy = tensor.is_conj() or tensor.is_neg()
+    if lazy or not aligned or not tensor.is_contiguous() or tensor.device != device:
+        tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensor)
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
 def _guard(zone: Zone, changed: torch.Tensor) -> Iterator[Violation]:

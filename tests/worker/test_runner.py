@@ -351,6 +351,25 @@ def test_a_large_arena_is_compared_with_the_judges_own_inputs(lab, monkeypatch, 
         assert kinds(runner.run({"x": x}, output)) == ["guard", "unwritten"]
 
 
+# Inputs that an override may make: a view that starts between words, repeated elements, what is not written out yet.
+VIEWS = {
+    "behind another element": torch.arange(3201.0)[1:].view(40, 80),
+    "one element for all": torch.tensor(2.0).expand(40, 80),
+    "conjugated": torch.complex(torch.arange(3200.0), torch.ones(3200)).view(40, 80).conj(),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_large_inputs_may_be_views(lab, monkeypatch, name):
+    monkeypatch.setattr("pytest_flashinfer.worker.pristine.IMAGE_LIMIT", 1024)
+    x, output = VIEWS[name].to(lab.device), [Output("y", (40, 80), F32)]
+    result = lab.run("def run(x, y):\n    y.copy_(x.real)\n", {"x": x}, output)
+    assert not result.violations
+    assert torch.equal(result.outputs["y"], x.real)
+    changing = "def run(x, y):\n    y.copy_(x.real)\n    x.as_strided((1,), (1,)).fill_(7)\n"
+    assert messages(lab.run(changing, {"x": x}, output)) == ["input x was modified"]
+
+
 # What is judged is what was there when the call returned.
 LATE = {
     "thread": """
