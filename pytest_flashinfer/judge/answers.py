@@ -11,7 +11,7 @@ from pytest_flashinfer.inputs.dtypes import is_packed
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
-from pytest_flashinfer.judge.host import on_host
+from pytest_flashinfer.judge.host import doubtful, on_host
 from pytest_flashinfer.judge.lending import LENT, Terms, lent, terms
 from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, source_of
 from pytest_flashinfer.judge.rowwise import leading
@@ -56,22 +56,24 @@ class Answers:
         self.definition = definition
         self.timeout = timeout
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
+        self.portable = True  # as far as is known, the host can find truths as well as the card
         self._oracle: Oracle | None = None
         self._terms: dict[Any, dict[str, Terms | None]] = {}  # what cases lend: two numbers for an output
-        self._portable = True  # as far as is known, the reference runs on the host as well
         self._broken: BuildFailed | None = None
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
 
     def answer(self, case: Case) -> Truth:
         """Return the truth about a case. Raises ReferenceFailed.
 
-        Those of small drawn cases come from the host; an output that misses one is judged by the card's own.
+        Those of small drawn cases come from the host, unless the reference is less exact there than its bound. An
+        output that misses one is judged by the card's own.
         """
-        host = self._portable and on_host(case, self.pool.device)
+        host = self.portable and on_host(case, self.pool.device)
         found = self._found(case, host=host)
-        if isinstance(found, ReferenceFailed) and host:
+        if host and doubtful(found):
+            runs = isinstance(found, Truth)
             host, found = False, self._found(case, host=False)
-            self._portable = isinstance(found, ReferenceFailed)
+            self.portable = runs or isinstance(found, ReferenceFailed)
         if isinstance(found, ReferenceFailed):
             raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
         if case.lender is None and not host:

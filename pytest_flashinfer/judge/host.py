@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.judge.origin import ReferenceFailed
+
 if TYPE_CHECKING:
+    from pytest_flashinfer.judge.truth import Truth
     from pytest_flashinfer.worker.case import Case
 
 MOST_BYTES = 1 << 18  # inputs and outputs: up to that size one core is done sooner than a card
@@ -19,3 +22,10 @@ def on_host(case: Case, device: str) -> bool:
     if device == "cpu" or case.workload is not None or case.nbytes > MOST_BYTES:
         return False
     return all(spec.dtype in _DTYPES for spec in case.definition.outputs.values())
+
+
+def doubtful(found: Truth | ReferenceFailed) -> bool:
+    """Say whether the reference does so badly on the host that it may do better on the card."""
+    if isinstance(found, ReferenceFailed):
+        return True
+    return found.unfair is not None or any(output.widened > 1 for output in found.outputs.values())

@@ -284,3 +284,21 @@ def test_a_reference_that_fails_on_both_is_still_tried_on_the_host(on_a_card):
         on_a_card.answer(case())
     on_a_card.answer(case(5))
     assert FakeOracle.hosts == [True, False, True]
+
+
+@pytest.mark.parametrize("doubt", ["unfair", "widened"])
+def test_a_case_that_the_reference_does_badly_on_the_host_is_the_cards(on_a_card, monkeypatch, doubt):
+    ask = FakeOracle.ask
+
+    def on_the_host_badly(self, *args, host=False, **options):
+        found = ask(self, *args, host=host, **options)
+        widened = {"unfair": 9.0, "widened": 2.0}[doubt] if host else 1.0
+        outputs = {name: replace(each, widened=widened) for name, each in found.outputs.items()}
+        return replace(found, outputs=outputs)
+
+    monkeypatch.setattr(FakeOracle, "ask", on_the_host_badly)
+    assert on_a_card.admitted(case()).in_full is None
+    assert on_a_card.admitted(case().elsewhere()).outputs["y"].widened == 1.0
+    assert FakeOracle.hosts == [True, False]
+    on_a_card.answer(case(5))
+    assert FakeOracle.hosts == [True, False, True, False], "another case may do well"
