@@ -70,6 +70,22 @@ def test_inputs(repository, kernels):
     kernels("-k", "test_correct or test_sizes or test_speed").assert_outcomes(passed=3, deselected=2)
 
 
+@pytest.mark.parametrize("overridden", [False, True])
+def test_an_override_of_compare_never_sees_what_the_host_gives_instead_of_the_card(repository, kernels, overridden):
+    repository.solve("good", "def run(x, w):\n    return x * w + 1\n")
+    text = (
+        "import pytest\n\n@pytest.fixture\ndef inputs(inputs, reference):\n"
+        "    def make(*arguments, **named):\n"
+        f"        assert reference.portable is {not overridden}\n"
+        "        return inputs(*arguments, **named)\n"
+        "    return make\n"
+    )
+    if overridden:
+        text += "\n@pytest.fixture\ndef compare(compare):\n    return lambda call, truth: compare(call, truth)\n"
+    repository.write("definitions/elementwise/conftest.py", text)
+    kernels("-k", "test_sizes").assert_outcomes(passed=1, deselected=4)
+
+
 def test_compare(repository, kernels):
     """The override may judge by itself: here only signs count."""
     repository.solve("good", "def run(x, w):\n    return 5 * (x * w + 1)\n")
