@@ -161,7 +161,7 @@ def timing(
 
 
 @pytest.fixture
-def search(
+def search(  # noqa: PLR0913, PLR0917 - fixtures
     request: pytest.FixtureRequest,
     fib_session: FibSession,
     definition: Definition,

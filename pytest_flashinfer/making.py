@@ -111,16 +111,18 @@ class Cases:
         case = first
         small = first.nbytes <= SMALL_BYTES and len(self.kinds) > 1
         borrows = _all_borrow(first)
-        if not small:
+        known = first  # contents seen before, whose truth has been found
+        if first.nbytes > LARGEST_BYTES or not (small or borrows):
             other = self._alike(first, own)
             other = _lent(other, first) if first.nbytes > SMALL_BYTES else other
-            if first.nbytes > LARGEST_BYTES or not borrows:
-                yield from itertools.islice(itertools.cycle((other, first)), rounds)
-                return
+            yield from itertools.islice(itertools.cycle((other, first)), rounds)
+            return
+        if not small and first.nbytes <= SMALL_BYTES:
+            known = self._alike(first, own)
         judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds if small or rounds > 1 else None
         for number in range(rounds):
             if not small and number == judged:
-                yield first if other.lender is not None else other
+                yield known
                 continue
             case = self._variant(case, "fresh", f"timed {attempt} {number}", own)
             yield replace(case, lender=first) if borrows and number != judged else case

@@ -102,7 +102,7 @@ class FibSession:
 
     @cached_property
     def kept(self) -> Kept:
-        """The inputs of listed workloads, made once for all solutions."""
+        """Inputs that were made once for all solutions."""
         from pytest_flashinfer.kept import Kept
 
         return Kept(max(1 << 28, self.card.memory // 64))

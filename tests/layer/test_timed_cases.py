@@ -86,6 +86,13 @@ def test_the_round_that_does_not_borrow_has_known_contents_where_there_are_many_
     assert {case.lender.key for case in timed if case.lender} == {first.key}
 
 
+def test_contents_that_nobody_asks_for_are_not_made(monkeypatch):
+    monkeypatch.setattr(making, "SMALL_BYTES", 1)
+    made = cases()
+    list(made.timed(WORKLOAD, 4))
+    assert not [key for key in made.kept._values if "same_ends" in key[-1]]
+
+
 def test_outputs_count_for_the_size_of_a_case(monkeypatch):
     """Each call has an output that is kept until it is judged, and a truth of its own."""
     made = cases()
