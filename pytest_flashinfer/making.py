@@ -71,33 +71,30 @@ class Cases:
     kinds: tuple[str, ...]
     reference: Answers | None = None
     kept: Kept = field(default_factory=Kept)
-    _firsts: dict[str, tuple[Case, frozenset[str]]] = field(default_factory=dict)  # of this item, by workload
+    _firsts: dict[str, Case] = field(default_factory=dict)  # of this item, by workload, as are the next
+    _owned: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def first(self, workload: Workload) -> Case:
-        """Return the first case of a listed workload. Raises the errors of inputs/errors.py."""
-        return self._first(workload)[0]
-
-    def _first(self, workload: Workload) -> tuple[Case, frozenset[str]]:
-        """Return the first case and those of its inputs that an override made, which are made once for an item."""
+        """Return the first case of a listed workload, made once for an item. Raises the errors of inputs/errors.py."""
         if workload.uuid not in self._firsts:
             recipe = _recipe_of(workload) or Recipe(self._derive(workload.uuid))
             # Of open constants the data may show what no size says.
             given = open_constants(self.definition)
-            case = self._case(workload.axes if given else solve_axes(self.definition, workload.axes), recipe, workload)
-            self._firsts[workload.uuid] = case, self._own(case)
+            axes = workload.axes if given else solve_axes(self.definition, workload.axes)
+            self._firsts[workload.uuid] = self._case(axes, recipe, workload)
         return self._firsts[workload.uuid]
 
     def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
         """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well."""
         first = self._case(axes, recipe, None)
-        return [first, _lent(self._alike(first, self._own(first)), first), first.elsewhere()] if repeat else [first]
+        return [first, _lent(self._alike(first), first), first.elsewhere()] if repeat else [first]
 
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
-        first, own = self._first(workload)
+        first = self.first(workload)
         if first.nbytes > SMALL_BYTES:
-            return [first, _lent(self._alike(first, own), first), first.elsewhere()]
-        return [first, *self._variants(first, self.kinds, own), first.elsewhere()]
+            return [first, _lent(self._alike(first), first), first.elsewhere()]
+        return [first, *self._variants(first, self.kinds), first.elsewhere()]
 
     def timed(self, workload: Workload, rounds: int, attempt: int = 0) -> Iterator[Case]:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
@@ -107,18 +104,18 @@ class Cases:
         Outputs that cannot borrow have truths of their own where the case is small; else, and where they take too
         much memory, two contents take turns.
         """
-        first, own = self._first(workload)
-        case = first
+        case = first = self.first(workload)
+        own = self._own(first)
         small = first.nbytes <= SMALL_BYTES and len(self.kinds) > 1
         borrows = _all_borrow(first)
         known = first  # contents seen before, whose truth has been found
         if first.nbytes > LARGEST_BYTES or not (small or borrows):
-            other = self._alike(first, own)
+            other = self._alike(first)
             other = _lent(other, first) if first.nbytes > SMALL_BYTES else other
             yield from itertools.islice(itertools.cycle((other, first)), rounds)
             return
         if not small and first.nbytes <= SMALL_BYTES:
-            known = self._alike(first, own)
+            known = self._alike(first)
         judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds if small or rounds > 1 else None
         for number in range(rounds):
             if not small and number == judged:
@@ -169,21 +166,29 @@ class Cases:
         own = getattr(self.default, "own", None)
         return frozenset() if own is None else frozenset(own.made)
 
-    def _alike(self, first: Case, own: frozenset[str]) -> Case:
+    def _alike(self, first: Case) -> Case:
         """Return a case with contents that look like the first one's."""
-        (other,) = self._variants(first, self.kinds[:1], own)
+        (other,) = self._variants(first, self.kinds[:1])
         return other
 
-    def _variants(self, first: Case, kinds: tuple[str, ...], own: frozenset[str]) -> Iterator[Case]:
-        case = first
+    def _variants(self, first: Case, kinds: tuple[str, ...]) -> Iterator[Case]:
+        case, own = first, self._own(first)
         for number, kind in enumerate(kinds):
             case = self._variant(case, kind, f"{number} {kind}", own)
             yield case
 
-    def _own(self, case: Case) -> frozenset[str]:
+    def _own(self, first: Case) -> frozenset[str]:
         """Return the inputs that an override made: only it knows what else they could hold."""
         if self.inputs == self.default:
             return frozenset()
+        if first.workload is None:
+            return self._made_by_override(first)
+        uuid = first.workload.uuid
+        if uuid not in self._owned:
+            self._owned[uuid] = self._made_by_override(first)
+        return self._owned[uuid]
+
+    def _made_by_override(self, case: Case) -> frozenset[str]:
         try:
             usual = self.default(case.axes, case.recipe, case.workload)
         except InputsError:

@@ -166,10 +166,10 @@ def _patterns(layout: Layout, rng: random.Random) -> dict[str, int]:
 
 def _noise(nbytes: int, device: torch.device, rng: random.Random) -> torch.Tensor:
     """Return bytes of the run's own noise, from a place that is drawn."""
-    block, start = _noise_of(device), 8 * rng.randrange(_NOISE // 8)
+    block, start = _noise_of(device), 16 * rng.randrange(_NOISE // 16)  # where an element of any dtype may lie
     if nbytes <= _NOISE:
         return block[start : start + nbytes].clone()
-    return block[:_NOISE].repeat(-(-nbytes // _NOISE) + 1)[start : start + nbytes].clone()
+    return block[:_NOISE].repeat(-(-nbytes // _NOISE) + 1)[start : start + nbytes]
 
 
 @functools.cache

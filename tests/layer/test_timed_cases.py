@@ -43,6 +43,24 @@ def test_drawn_inputs_are_made_once_for_all_solutions():
     assert all(contents(case) != contents(once[0]) for case in others)
 
 
+def test_inputs_of_an_override_are_made_and_told_apart_once_for_an_item():
+    usual, made = DefaultInputs(ROWS, "cpu", None), []
+
+    def asked(name):
+        def make(axes, recipe, workload=None):
+            made.append(name)
+            return usual(axes, recipe, workload)
+
+        return make
+
+    item = Cases(ROWS, asked("override"), asked("default"), 7, FULL)
+    item.first(WORKLOAD)
+    assert made == ["override"], "what is only called once need not be told apart"
+    item.repeated(WORKLOAD)
+    list(item.timed(WORKLOAD, 3))
+    assert made == ["override", "default"]
+
+
 def test_small_inputs_are_new_in_each_round():
     made = cases()
     first, *others = made.repeated(WORKLOAD)
