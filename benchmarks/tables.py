@@ -34,8 +34,12 @@ class Run:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """Return the environment of a child: this checkout's package, and nothing that changes what pytest does."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    """Return the environment of a child: this checkout's package, and nothing that changes what pytest does.
+
+    Compiled modules are kept, as Python does unless it is told otherwise; else every run would compile them all again.
+    """
+    changes = ("PYTEST_", "PYTHONDONTWRITEBYTECODE")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(changes)}
     path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
     return kept | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"} | extra
 

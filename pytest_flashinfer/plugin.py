@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = options.read(config)
     session = FibSession(config, settings)
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
+    if session.runs_items:
+        session.pool  # noqa: B018 - making it starts the processes, which import torch while pytest collects
     records = Records(session)
     config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
@@ -72,12 +74,7 @@ class FlashInferPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Start the worker processes, which import torch while pytest collects; not where nothing will run.
-
-        What is collected lives as long as the run: looking for garbage in it would take a fifth of the time.
-        """
-        if self.session.runs_items:
-            self.session.pool  # noqa: B018 - making it starts the processes
+        """Collect without looking for garbage: what is collected lives as long as the run, and it is a fifth of the time."""
         collecting = gc.isenabled()
         gc.disable()
         try:

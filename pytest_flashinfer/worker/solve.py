@@ -96,7 +96,10 @@ def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, A
         return {}
     if request["do"] == "warm":
         return _warm(kernel, request, memory)
-    return _call(kernel, request, memory)
+    reply = _call(kernel, request, memory)
+    if not request["timed"]:  # allocating anew would show in the next timed call
+        memory.release()  # here, where nothing of the call is alive any more
+    return reply
 
 
 def _span(span: Any) -> dict[str, Any]:
@@ -125,8 +128,6 @@ def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     _reread(kernel, memory)
     if sum(output["bytes"] for output in outputs) > _HELD:
         kernel.held = []
-    if not request["timed"]:  # allocating anew would show in the next timed call
-        memory.release()
     compiled = kernel.compilations.take()
     return {"problems": problems, "missing": missing, "host_seconds": seconds, "compiled": compiled}
 
