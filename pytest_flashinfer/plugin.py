@@ -74,7 +74,7 @@ class FlashInferPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Collect without looking for garbage: what is collected lives as long as the run, and it is a fifth of the time."""
+        """Collect without looking for garbage: what is collected stays, and looking takes a fifth of the time."""
         collecting = gc.isenabled()
         gc.disable()
         try:
