@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Drawn = tuple[dict[str, int], Recipe]
 Check = Callable[[Drawn], Exception | None]
+_SHARE = 0.25
 SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 
 
@@ -39,7 +40,8 @@ class Search:
 
     `edges` come first and in order, then draws from `strategy`. `simpler(drawn)` yields cases that are simpler than a
     failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
-    the first one unless `built`: it has to wait until processes have started and the solution is built.
+    the first one unless `built`: it has to wait until processes have started and the solution is built. `size` is what
+    the time of a case grows with.
     """
 
     check: Check
@@ -52,9 +54,11 @@ class Search:
     seed: int | None = None
     database: ExampleDatabase | None = None
     key: bytes = b""
+    size: Callable[[Drawn], int] = lambda drawn: sum(drawn[0].values())
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
+    _pace: float = math.inf  # seconds for each unit of size, in the case with the least
 
     def run(self) -> Outcome:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
@@ -64,6 +68,8 @@ class Search:
             if self.outcome.tried >= self.examples or self._late():
                 self.outcome.out_of_time = self._late()
                 break
+            if self._takes_long(drawn):
+                continue
             if self._outcome(drawn) is not None:
                 self._fail(drawn)
                 break
@@ -80,11 +86,17 @@ class Search:
             if self._late():
                 self.outcome.out_of_time = True
                 return None  # hypothesis sees a pass and ends; what is known stays known, so nothing looks flaky
+            start = time.monotonic()
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
+            self._pace = min(self._pace, (time.monotonic() - start) / max(self.size(drawn), 1))
             if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
+
+    def _takes_long(self, drawn: Drawn) -> bool:
+        """Say whether a case would take a good part of the time that is left: many small ones tell more."""
+        return self.outcome.tried > 1 and self._pace * self.size(drawn) > _SHARE * (self._deadline - time.monotonic())
 
     def _late(self) -> bool:
         return time.monotonic() > self._deadline

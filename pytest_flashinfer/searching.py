@@ -15,6 +15,7 @@ from hypothesis.statistics import collector, describe_statistics
 from pytest_flashinfer import compiling
 from pytest_flashinfer.data.append import append_once
 from pytest_flashinfer.data.constants import open_constants, pinned
+from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.shrink import simpler
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
+FEW = 10  # cases that say little where time was up
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
 
@@ -138,6 +140,17 @@ class SizeSearch:
             raise self._explained(found)
         if skipped and len(skipped) == found.tried:
             pytest.skip(f"no case could be judged; the last: {skipped[-1]}")
+        self._warn_of_little(found, skipped)
+
+    def _warn_of_little(self, found: Outcome, skipped: Sequence[Exception]) -> None:
+        """Say where a pass stands on little: most cases could not be judged, or time was up after a few."""
+        text = ""
+        if skipped and 2 * len(skipped) >= found.tried:
+            text = f"{len(skipped)} of {found.tried} cases could not be judged; the last: {skipped[-1]}"
+        elif found.out_of_time and found.tried < FEW and self.options.seconds >= SECONDS:
+            text = f"only {found.tried} cases in {self.options.seconds:g} s: give it more with --fib-seconds"
+        if text:
+            self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))
 
     def _note_compiled(self, compiled: Sequence[Compilation], pace: Pace, *, failed: bool) -> None:
         """Say how much of the time went to Triton's compiler: a warning where that was much, and nothing failed."""
@@ -159,7 +172,7 @@ class SizeSearch:
         forced = self.item.config.getoption("hypothesis_seed", None)
         return Search(
             outcome,
-            edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts),
+            edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed),
             case_strategy(self.definition, self.listed, self.budget, layouts=self.layouts),
             lambda drawn: simpler(self.definition, *drawn),
             self.options.examples,
@@ -168,6 +181,7 @@ class SizeSearch:
             seed=self.options.seed if forced is None else None,
             database=hypothesis.settings.default.database if hypothesis.settings.default else None,
             key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
+            size=lambda drawn: sum(n for name, n in drawn[0].items() if name not in self.definition.const_axes),
         )
 
     def _explained(self, found: Outcome) -> Failed:

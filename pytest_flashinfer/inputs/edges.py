@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.errors import InputsError
@@ -16,17 +16,21 @@ if TYPE_CHECKING:
 
 Case = tuple[dict[str, int], Recipe]
 _Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from the plain recipe
-_EDGES: Final = 64
+_EDGES: Final = 72
+_SEEDS: Final = (1 << 31) - 1
+_LARGEST: Final = (4097, 2049, 1025)
+_WAITS: Final = 9  # sizes of each axis that come before the largest: by then it shows how long that would take
+_SMALL_CONSTANT: Final = 512
 _FIRST: Final = ("stale_nan", "shared", "empty")  # where calls are slow, few cases are tried
 _FIRST_LONG: Final = 4
 _TELLING: Final = ("zero_rows", "tiny", "large", "negative", "ties", "big_row")
 
 
-def edge_cases(
+def edge_cases(  # noqa: PLR0913 - all but one have defaults
     definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0, *,
-    layouts: Sequence[Layout] = ("contiguous",), limit: int = _EDGES,
+    layouts: Sequence[Layout] = ("contiguous",), limit: int = _EDGES, seed: int = 0,
 ) -> list[Case]:  # fmt: skip
-    """Return up to `limit` cases in the order in which they should be tried; the same list every time.
+    """Return up to `limit` cases in the order in which they should be tried; of another `seed` only contents differ.
 
     `listed` are the axes of the definition's workloads, `max_elements` bounds the elements of all tensors of a case.
     Raises Unsatisfiable where no sizes satisfy the constraints.
@@ -35,7 +39,7 @@ def edge_cases(
     grid.settled(grid.base)  # says at once where nothing can be satisfied
     cases: list[Case] = []
     for wish, changes in _wishes(grid, layouts):
-        case = _case(grid, wish, changes, len(cases))
+        case = _case(grid, wish, changes, (seed + len(cases)) & _SEEDS)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
         if len(cases) >= limit:
@@ -64,12 +68,14 @@ def _wishes(grid: Grid, layouts: Sequence[Layout]) -> Iterator[_Wish]:
     yield from ((base, {"layout": layout}) for layout in other)
     yield from ((base, {"structure": name}) for name in _FIRST if name in grid.structures)
     yield from islice(_long(grid), 0, _FIRST_LONG, 2)
-    yield from _woven(_structures(grid), _families(grid), _scalars(grid), _sizes(grid, SIZES), _absent(grid))
+    large = chain(repeat(None, _WAITS * len(grid.contract.free)), _largest(grid))
+    yield from _woven(_structures(grid), _families(grid), _scalars(grid), _sizes(grid, SIZES), _absent(grid), large)
+    yield from _sizes(grid, _square(grid))
     yield from _woven(_long(grid), _families_again(grid), _sizes(grid, _past_listed(grid)))
     yield from _sizes(grid, MORE_SIZES)
 
 
-def _woven(*rounds: Iterator[_Wish]) -> Iterator[_Wish]:
+def _woven(*rounds: Iterator[_Wish | None]) -> Iterator[_Wish]:
     return (wish for wish in chain.from_iterable(zip_longest(*rounds)) if wish is not None)
 
 
@@ -110,6 +116,28 @@ def _sizes(grid: Grid, sizes: Sequence[int]) -> Iterator[_Wish]:
                 continue
             long = "one_long" in grid.structures and name in grid.totals and number % 2
             yield grid.scaled(name, value), {"structure": "one_long"} if long else {}
+
+
+def _largest(grid: Grid) -> Iterator[_Wish]:
+    """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there."""
+    for name in _order(grid):
+        for value in _LARGEST if name not in grid.pools else ():
+            wish = {**dict.fromkeys(grid.base, 1), name: value}
+            if name in grid.totals:
+                wish.update(dict.fromkeys(grid.counts, 2))
+            try:
+                fits = grid.fits(grid.settled(wish))
+            except InputsError:
+                continue
+            if fits:
+                yield wish, {"structure": "one_long"} if "one_long" in grid.structures else {}
+                break
+
+
+def _square(grid: Grid) -> list[int]:
+    """Return sizes that constant axes have: a kernel that takes one axis for the other is only shown up elsewhere."""
+    sizes = {n for n in grid.contract.constants.values() if 1 < n <= _SMALL_CONSTANT}
+    return sorted(sizes - {*SIZES, *MORE_SIZES})[-3:]
 
 
 def _past_listed(grid: Grid) -> list[int]:

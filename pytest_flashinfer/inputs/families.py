@@ -65,7 +65,7 @@ def _tiny(x: torch.Tensor, draw: Draw) -> None:
 
 def _negative(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own).abs_().add_(1).neg_()
-    _scale_rows(x, draw, 0, 8)
+    _scale_rows(x, draw, 0, 15)  # below what kernels start a maximum from
 
 
 def _positive(x: torch.Tensor, draw: Draw) -> None:
@@ -86,7 +86,8 @@ def _outliers(x: torch.Tensor, draw: Draw) -> None:
 
 
 def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
-    x.copy_(_uniform(x, -3, 3, draw.rows))
+    sizes = _uniform(x, -12, 2, draw.rows).exp2_()  # in small ones an eps shows
+    x.copy_(torch.where(_uniform(x, 0, 1, draw.rows) < 0.5, -sizes, sizes))  # noqa: PLR2004 - half of each sign
 
 
 def _zero_rows(x: torch.Tensor, draw: Draw) -> None:
@@ -194,7 +195,8 @@ def fill(x: torch.Tensor, family: str, own: torch.Generator, rows: torch.Generat
     """
     if x.numel() == 0:
         return
-    draw = Draw(own, rows, math.log2(largest(x.dtype)))
+    room = 4 if x.dtype in FLOAT8 else 0  # they are clamped
+    draw = Draw(own, rows, math.log2(largest(x.dtype)) + room)
     flat = x.view(-1, x.shape[-1]) if x.dim() > 1 else x.view(-1, 1)
     if x.dtype not in FLOAT8 and (family == "normal" or x.numel() <= _CHUNK):
         FAMILIES[family](flat, draw)

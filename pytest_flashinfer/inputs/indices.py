@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 import torch
 
+from pytest_flashinfer.inputs import scalars
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 _BIG: Final = 1 << 23  # elements of a table of random keys that are sorted at a time
 _ANY: Final = 64  # ids stay below this where nothing bounds them
+_NONE: Final = 0.2  # the share of ids that point at nothing, where some may
 
 
 def sample(setting: Setting, count: int, limit: int) -> torch.Tensor:
@@ -165,7 +168,7 @@ def counts(setting: Setting, name: str) -> torch.Tensor:
 
 
 def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.device) -> torch.Tensor:
-    """Return ids anywhere below `limit`, repeats allowed; the first and the last one are among them."""
+    """Return ids anywhere below `limit`, repeats allowed, the last one among them; and what stands for none."""
     shape = setting.shape(name)
     low, high = setting.limits(name)
     top = min(n for n in (limit, None if high is None else high + 1, 1 << 31) if n is not None)
@@ -177,7 +180,18 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     flat = ids.view(-1)
     if flat.numel() > 1 and top > 1:
         flat[setting.rng.randrange(flat.numel())] = top - 1
+    for none in _stand_for_none(setting, name) if setting.structure != "uniform" else ():
+        flat[torch.rand(flat.shape, generator=generator, device=device) < _NONE] = none
     return ids
+
+
+def _stand_for_none(setting: Setting, name: str) -> list[int]:
+    """Return the ids that point at nothing: -1, and a scalar that the description names, as `ignore_index` is."""
+    inputs = setting.contract.definition.inputs
+    words = set(re.findall(r"\w+", inputs[name].description or ""))
+    named = [each for each in words & inputs.keys() if inputs[each].shape is None and re.search("ignore|pad", each)]
+    values = [setting.env.get(each, scalars.usual(setting.contract, each, setting.env)) for each in sorted(named)]
+    return [-1] * setting.plan.roles[name].padded + [value for value in values if isinstance(value, int)]
 
 
 def _nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConflict:

@@ -96,7 +96,7 @@ def _lengths(s: Subject) -> Role | None:
 def _batch_ids(s: Subject) -> Role | None:
     if not s.named(r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"):
         return None
-    return Role("batch_ids")
+    return None if len(s.dims) > 1 or s.padded else Role("batch_ids")  # rows that are pointed to, several or none
 
 
 def _positions(s: Subject) -> Role | None:
@@ -114,7 +114,7 @@ def _tokens(s: Subject) -> Role | None:
     if not (s.named(r"ids?$|tokens?$|labels?$|targets?$") or s.told("token ind|token id|vocab")):
         return None
     vocab = find_axis(s.contract, "vocab")
-    return Role("token_ids", limit=vocab) if vocab is not None else None
+    return Role("token_ids", limit=vocab, padded=s.padded) if vocab is not None else None
 
 
 def _top_k(s: Subject) -> Role | None:
@@ -180,17 +180,30 @@ def role_of(contract: Contract, name: str) -> Role:
         role = recognise(subject)
         if role is not None:
             return role
-    return Role("index", limit=_index_limit(subject))
+    return Role("index", limit=_index_limit(subject), padded=subject.padded)
 
 
 def _index_limit(s: Subject) -> ast.expr | None:
-    """Return the leading axis of a tensor that plain indices could point into: one they do not have themselves."""
+    """Return the leading axis of a tensor that plain indices could point into.
+
+    One that their description names, or whose tensor it names; else one that they do not have themselves, rather one
+    that no output has either, for those are of what is worked on and not of what is looked up.
+    """
     own = {ast.unparse(tree) for tree in s.dims}
-    for name, dims in s.contract.dims.items():
-        mentioned = name.lower() in s.text.split()
-        if dims and len(dims) > 1 and (mentioned or ast.unparse(dims[0]) not in own) and name != s.name:
-            return dims[0]
-    return None
+    words = set(re.findall(r"\w+", s.text))
+    shown = {ast.unparse(trees[0]) for trees in s.contract.output_dims.values() if trees}
+    leading = [(name, dims[0]) for name, dims in s.contract.dims.items() if dims and len(dims) > 1 and name != s.name]
+
+    def rank(found: tuple[str, ast.expr]) -> int:
+        name, axis = found[0], ast.unparse(found[1])
+        if axis.lower() in words and axis not in own:
+            return 0
+        if name.lower() in words:
+            return 1
+        return 4 if axis in own else 3 if axis in shown or axis in s.contract.constants else 2
+
+    best = min(leading, key=rank, default=None)
+    return best[1] if best is not None and rank(best) < 4 else None  # noqa: PLR2004 - none is left but their own
 
 
 def all_roles(contract: Contract) -> dict[str, Role]:

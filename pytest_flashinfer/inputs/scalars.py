@@ -42,6 +42,7 @@ _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
 _INTS: Final[tuple[tuple[str, int], ...]] = (
     (r"window_left|window_size", -1),
     (r"pad_(slot_)?id", -1),
+    (r"ignore_(index|idx|label)", -100),
     (r"sf_vec|scale_vec", 16),
     (r"group_size|block_(size|k|n)$", 128),
     (r"seed", 1234),
@@ -147,14 +148,16 @@ def _usual_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str
         return min(axis or 4, 4) if "top" in name else axis or 8
     if "page" in name and re.search("size", name):
         return size(find_axis(contract, "page"), env) or 1
-    found = re.search(r"default(?:s to| is)?\s*[:=]?\s*(-?\d+)\b(?![.\d])", spec.description or "", re.IGNORECASE)
+    found = re.search(r"default(?:s to| is)?\s*[:=]?\s*(-?\d+)\b(?!\.?\d)", spec.description or "", re.IGNORECASE)
     if found:
         return int(found[1])
     return next((value for pattern, value in _INTS if re.search(pattern, name, re.IGNORECASE)), 1)
 
 
 def _other_ints(contract: Contract, name: str) -> tuple[int, ...]:
-    """Return other offsets of a rank's experts, where there are more experts than it holds."""
+    """Return other offsets of a rank's experts, where it does not hold all of them, and another id to ignore."""
+    if re.search(r"(ignore|pad(ding)?)_?(id|idx|index|token)", name):
+        return (0,)
     if "expert_offset" not in name:
         return ()
     held = [v for n, v in contract.constants.items() if re.search(r"local_experts", n)]

@@ -168,6 +168,8 @@ def _draw_queries(setting: Setting, pointer: Pointer, found: Sequences) -> list[
     caps = None if setting.structure in _UNCAPPED else found.kv
     if caps is not None and len(caps) != _count(setting, pointer):
         caps = None
+    if setting.structure == "q_longer" and found.kv and pointer.name not in setting.given:
+        return _outnumber(_split(setting, pointer, None), found.kv)
     if caps is None or setting.structure != "q_equals_kv" or pointer.name in setting.given:
         return _split(setting, pointer, caps)
     split, left = [], setting.size(pointer.total)
@@ -178,6 +180,18 @@ def _draw_queries(setting: Setting, pointer: Pointer, found: Sequences) -> list[
     if split:
         split[-1] += left
     return split
+
+
+def _outnumber(queries: list[int], keys: list[int]) -> list[int]:
+    """Move queries to the sequence with the fewest keys, but some, until it has one more of them than keys."""
+    least = min((i for i, n in enumerate(keys[: len(queries)]) if n), key=lambda i: keys[i], default=None)
+    if least is None:
+        return queries
+    for i in range(len(queries)):
+        moved = min(max(keys[least] + 1 - queries[least], 0), queries[i]) if i != least else 0
+        queries[i] -= moved
+        queries[least] += moved
+    return queries
 
 
 def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:

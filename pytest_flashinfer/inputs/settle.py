@@ -52,18 +52,37 @@ def _needs(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[t
         rows = (contract.dims[name] or (None,))[0]
         if isinstance(rows, ast.Name) and plan.pointers and not any(_segments(contract, p, env) for p in plan.pointers):
             yield rows.id, 0
+    yield from _long_enough(contract, plan, env)
     yield from _enough_keys(contract, plan, env)
+    yield from _allowing_zero(contract, plan, env)
     for name, role in plan.roles.items():
         trees = contract.dims[name] or ()
+        shape = [size(tree, env) or 0 for tree in trees]
         if role.limit is None or not trees:
             continue
-        shape = [size(tree, env) or 0 for tree in trees]
         if role.kind in {"page_ids", "slots", "page_table"}:
             yield from _at_least(role.limit, _product(shape), env)
         elif role.kind in {"expert_ids", "packed_experts"}:
             yield from _at_least(role.limit, shape[-1], env)
         elif _product(shape):
             yield from _at_least(role.limit, 1, env)
+
+
+def _allowing_zero(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Bounds of values, `x.max() < n`, that leave room for one value at least, where there are any."""
+    for name, bound in contract.reading.facts.bounds.items():
+        if name in plan.roles and _product([size(tree, env) or 0 for tree in contract.dims[name] or ()]):
+            for upper in bound.upper:
+                yield from _at_least(upper, 0, env)
+
+
+def _long_enough(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Segments that may be long enough to hold the total, where a constraint bounds the longest."""
+    for pointer in plan.pointers:
+        longest = contract.reading.facts.longest.get(pointer.name)
+        total, count = size(pointer.total, env), _segments(contract, pointer, env)
+        if longest is not None and total and count:
+            yield from _at_least(longest, -(-total // count), env)
 
 
 def _product(shape: list[int]) -> int:

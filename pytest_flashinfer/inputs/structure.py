@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan
     from pytest_flashinfer.inputs.recipe import Recipe
 
-# Queries without keys, or more queries than keys: only where the reference gives finite results for them.
-SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer"})
+# Rows without keys, by a mask or by length, or more queries than keys: only where the reference gives finite results.
+SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank"})
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
@@ -32,6 +32,8 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
     """Return the structures that differ for this definition, the plainest first; always at least `mixed`."""
     kinds = {role.kind for role in plan.roles.values()}
     names = dict.fromkeys(_RAGGED if plan.pointers or plan.lengths or kinds & _ROWS else ("mixed",))
+    if "mask" in kinds:
+        names.update(dict.fromkeys(("uniform", "blank")))
     if kinds & _IDS:
         names["identity"] = None
     if plan.last_page or (plan.pages and plan.lengths):
@@ -138,7 +140,8 @@ def _batch_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     if lengths is None:
         table = next((setting.shape(n)[0] for n in setting.plan.of("page_table")), 0)
         limit = max(1, table or found.count or _outer(setting, name))
-        return torch.tensor(sorted(setting.rng.randrange(limit) for _ in range(count)), dtype=torch.int64)
+        ids = sorted(setting.rng.randrange(limit) for _ in range(count))
+        return torch.tensor(ids, dtype=torch.int64).view(setting.shape(name))
     repeats = torch.tensor(lengths, dtype=torch.int64)
     return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
 
@@ -170,13 +173,15 @@ def _positions(setting: Setting, name: str, found: Sequences, device: torch.devi
 
 
 def _mask(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
-    """Return a mask that leaves something in every row of a matrix, unless the structure is `empty`."""
+    """Return a mask that leaves something in every row of a matrix, unless the structure is `empty` or `blank`."""
     shape = setting.shape(name)
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
     mask = torch.rand(shape, generator=generator, device=device) < (1 if setting.structure == "uniform" else 0.7)
     if len(shape) > 1 and shape[-1] and setting.structure != "empty":
         where = torch.randint(shape[-1], (*shape[:-1], 1), generator=generator, device=device)
         mask.scatter_(-1, where, value=True)
+        if setting.structure == "blank":
+            mask.view(-1, shape[-1])[::2] = False
     return mask
 
 
@@ -192,7 +197,12 @@ def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torc
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
     if kind in BYTE_KINDS:
         dtype = setting.contract.dtype(name)
-        return content_bytes(kind, storage_shape(shape, dtype), torch_dtype(dtype), generator)
+        stored, values = storage_shape(shape, dtype), torch_dtype(dtype)
+        if kind == "bytes" and (allowed := setting.limits(name)) != (None, None):
+            ends = torch.iinfo(values)
+            low, high = (end if own is None else own for own, end in zip(allowed, (ends.min, ends.max), strict=True))
+            return torch.randint(low, max(low, high) + 1, stored, generator=generator, device=device)
+        return content_bytes(kind, stored, values, generator)
     if kind == "seed":
         return torch.randint(1 << 31, shape, generator=generator, device=device)
     return indices.uniform_ids(setting, name, limit, device)

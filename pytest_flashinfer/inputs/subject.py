@@ -64,8 +64,8 @@ class Subject:
 
     @property
     def padded(self) -> bool:
-        """Whether the description speaks of -1 as padding."""
-        return self.told(r"-1\b")
+        """Whether the description speaks of -1 as padding: neither of the end of a range nor of the last axis."""
+        return self.told(r"(?<![\w)\]])-1\b") and not self.told(r"(dim|axis|dimension)\s*=?\s*-1\b")
 
 
 def find_axis(contract: Contract, what: str) -> ast.expr | None:

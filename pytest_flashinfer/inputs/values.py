@@ -51,6 +51,8 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
         return ("normal",)
     specs = (*contract.definition.inputs.values(), *contract.definition.outputs.values())
     text = " ".join(filter(None, (contract.definition.description, *(spec.description for spec in specs)))).lower()
+    if any(role.kind == "mask" for role in plan.roles.values()):
+        text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
     spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and not_finite(plan)}
     return tuple(name for name in families.FAMILIES if name not in families.SPECIAL or name in spoken)
 
@@ -83,16 +85,29 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
         _free(x, kind, family, source, name)
     elif kind == "weight":
         families.fill(x, "small_ints" if family == "small_ints" else "normal", source.own(name), source.rows())
+        if torch_type in FLOAT8 and family == "large":  # quantised blocks reach the largest value
+            most = largest(torch_type)
+            x.copy_((x.to(torch.float32) * (most / 4)).clamp_(-most, most))
         if family != "small_ints" and torch_type not in FLOAT8:
             x.div_(math.sqrt(max(1, want.fan_in or 1)))
     else:
         wide = x if torch_type not in FLOAT8 else torch.empty(want.shape, dtype=torch.float32, device=source.device)
         _RANGED[kind](wide, source.own(name))
+        if kind == "bias":
+            _biased(wide, family)
         if kind == "weight_scale" and torch_type not in FLOAT8:
             wide.div_(math.sqrt(max(1, want.fan_in or 1)))
         if wide is not x:
             x.copy_(wide.clamp_(-largest(torch_type), largest(torch_type)))
     return x
+
+
+def _biased(x: torch.Tensor, family: str) -> None:
+    """Have a bias keep what a family is for: values all below zero, or ties."""
+    if family == "negative":
+        x.abs_().add_(1).neg_()
+    elif family in {"ties", "small_ints", "constant_rows", "zero_rows"}:
+        x.mul_(2).round_().mul_(0.5)
 
 
 def _parts(flat: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -208,13 +208,13 @@ def _aliases(
     output: Mapping[str, Any], value: object, inputs: list[dict[str, Any]], memory: Memory, earlier: set[int]
 ) -> list[results.Problem]:
     name, storage = output["name"], results.storage_of(value)
+    owners = [each["name"] for each in inputs if "slot" in each and memory.address(each["slot"]) == storage]
+    if output["inplace"] in owners:
+        return []
     if storage in earlier:
         text = f"{name}: returned the storage of an earlier result, whose values change under its owner"
         return [["reused", name, text]]
     if not memory.base <= storage < memory.base + memory.size:
-        return []
-    owners = [each["name"] for each in inputs if "slot" in each and memory.address(each["slot"]) == storage]
-    if output["inplace"] in owners:
         return []
     return [["alias", name, f"{name}: shares memory with the input {owners[0] if owners else ''}".rstrip()]]
 

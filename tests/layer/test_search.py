@@ -251,3 +251,10 @@ def test_an_error_that_is_no_failure_ends_the_search_at_once():
     with pytest.raises(OSError, match="not free"):
         run(check, 1, 2)
     assert len(asked) == 4
+
+
+def test_a_case_that_would_take_most_of_the_time_is_left_out(clock):
+    kernel = Kernel(clock=clock, seconds=[1.0, 0.1, 0.1, 0.1])
+    edges = [case(n) for n in (2, 5, 10, 300, 20)]
+    Search(kernel, edges, DRAWS, less, examples=5, seconds=10.0, size=lambda drawn: drawn[0]["n"]).run()
+    assert kernel.sizes[:4] == [2, 5, 10, 20]  # 300 at 10 ms for each unit are 3 of the 9.8 seconds that are left

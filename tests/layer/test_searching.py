@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -151,8 +152,10 @@ class Item(SimpleNamespace):
 
     def __init__(self, file=None):
         config = SimpleNamespace(getoption=lambda name, default=None: default)
-        super().__init__(nodeid="a.json::test_sizes[s]", user_properties=[], config=config)
+        super().__init__(nodeid="a.json::test_sizes[s]", name="test_sizes[s]", user_properties=[], config=config)
         self.getparent = lambda _: file
+        self.warnings = []
+        self.warn = lambda warning: self.warnings.append(str(warning))
 
 
 def search(*, item=None, definition=ROWS, listed=(), solution=None, **options):
@@ -221,7 +224,24 @@ def test_one_case_that_could_be_judged_is_enough():
         if axes["n"] != 2:
             raise ReferenceFailed("odd")
 
-    search().run(check)
+    item = Item()
+    search(item=item).run(check)
+    [warning] = item.warnings
+    assert re.search(r"test_sizes\[s\]: \d+ of \d+ cases could not be judged; the last: .*odd", warning)
+
+
+def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):
+    def check(axes, recipe, *, repeat):
+        clock.reading += 6.0
+
+    clock = SimpleNamespace(reading=0.0)
+    monkeypatch.setattr("pytest_flashinfer.search.time", SimpleNamespace(monotonic=lambda: clock.reading))
+    item = Item()
+    search(item=item, seconds=10.0).run(check)
+    assert item.warnings == ["test_sizes[s]: only 3 cases in 10 s: give it more with --fib-seconds"]
+    quick = Item()
+    search(item=quick, seconds=0.3).run(check)  # whoever gives it little time knows
+    assert quick.warnings == []
 
 
 def test_what_does_not_build_is_not_searched():
