@@ -11,6 +11,11 @@ rowwise.py), `host` (whether to find the truth there, wherever the arena lies). 
 `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether the slot
 was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
 
+A request with `do` "rows" is one call's with a `part`, two ends of a range of rows, `case`, which names what it is
+about, `native` and `last`. Its slots are those of the part, its shapes the whole's. The native run on the whole is kept
+for the next part of the same case, unless this is the `last` one. The reply says `independent`; where that is false
+nothing else is there, and only the whole tells the truth.
+
 A request with `do` "shapes" has `inputs`, `outputs` and `seed`; `outputs` of the reply say which `size` and `dtype` the
 reference gives, in order, `null` for one that it leaves out.
 """
@@ -20,7 +25,7 @@ from __future__ import annotations
 import functools
 import linecache
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -29,7 +34,7 @@ from pytest_flashinfer.worker.memory import give_back
 from .evaluate import evaluate
 from .foreign import Foreign
 from .reference import InvalidReferenceError, Reference
-from .rowwise import Parts, by_rows
+from .rowwise import Parts, Rows, by_rows
 from .truth import OutputSpec, OutputTruth, Truth
 
 if TYPE_CHECKING:
@@ -38,7 +43,9 @@ if TYPE_CHECKING:
 
     from .rowwise import Slots
 
+T = TypeVar("T")
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best
+_LITTLE = 1 << 28  # bytes that may stay behind when all rows of a large case have been asked for
 PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
@@ -59,6 +66,7 @@ class Built:
         self.style = style
         self.foreign = foreign
         self.threads = torch.get_num_threads()
+        self.rows: tuple[str, Rows] | None = None  # of the case that some rows were asked of
 
     def use_threads(self, elements: int) -> None:
         """Work on small tensors alone: waking other threads takes longer, most of all on a busy machine."""
@@ -112,12 +120,15 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
     """Carry out a request of the judge. Raises `OracleError`."""
     assert isinstance(kernel, Built)
     errand = request.get("do", "evaluate")
+    if errand != "rows":
+        kernel.rows = None
     if errand in ("make", "take", "check"):
         assert kernel.foreign is not None
         run = {"take": kernel.foreign.take, "check": kernel.foreign.check}.get(errand)
         return kernel.foreign.make(request) if run is None else run(request, memory)
+    answer = {"shapes": _shapes, "rows": _part}.get(errand, _evaluate)
     try:
-        return _shapes(kernel, request, memory) if errand == "shapes" else _evaluate(kernel, request, memory)
+        return answer(kernel, request, memory)
     except InvalidReferenceError as error:
         absent = isinstance(error.__cause__, ModuleNotFoundError)
         raise OracleError(str(error), "absent" if absent else "reference") from error
@@ -125,16 +136,7 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
 
 def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
     """Evaluate the reference on the inputs in the arena and write what was asked for."""
-    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
-    if request.get("host"):
-        inputs = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
-    kernel.use_threads(sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor)))
-    specs = {each["name"]: _spec(each) for each in request["outputs"]}
-    options = {
-        key: request[key]
-        for key in ("seed", "operands", "budget", "sampling", "native")
-        if request.get(key) is not None
-    }
+    inputs, specs, options = _question(kernel, request, memory)
     parts = Parts(request["outputs"], memory)
     ask = functools.partial(_find, kernel, inputs, specs, tuple(request.get("rows", ())), parts)
     truth = _with_room(ask, options)
@@ -146,6 +148,57 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
     del inputs, truth, ask
     give_back()
     return facts
+
+
+def _part(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
+    """Write what was asked for about some rows of the outputs."""
+    inputs, specs, options = _question(kernel, request, memory)
+    ask = functools.partial(_rows, kernel, request, inputs, specs)
+    truth = _with_room(ask, options)
+    facts: dict[str, Any] = {"independent": truth is not None}
+    if truth is not None:
+        outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
+        facts |= {**_facts(truth), "outputs": outputs}
+    if truth is None or request["last"]:
+        kernel.rows = None
+        del inputs, truth, ask
+        give_back(_LITTLE)
+    return facts
+
+
+def _rows(
+    kernel: Built, request: Mapping[str, Any], inputs: Mapping[str, Any], specs: Mapping[str, OutputSpec], **options: Any
+) -> Truth | None:
+    """Find the truth about the rows of a request; runs the reference on the whole where that was not done before."""
+    known, rows = kernel.rows or ("", None)
+    if rows is None or known != request["case"]:
+        kernel.rows = rows = None  # not two of them at once
+        run = Reference(kernel.function, inputs, specs, kernel.style, options.get("seed", 0))  # type: ignore[arg-type]
+        rows = Rows(run, tuple(request["rows"]))
+        kernel.rows = request["case"], rows
+    rows.run.inputs = inputs  # the arena may be another one by now
+    part = slice(*request["part"])
+    if options.get("native"):
+        return rows.plain(part)
+    find: Callable[..., Truth] = functools.partial(evaluate, kernel.function, style=rows.run.style, **options)
+    return rows.find(part, lambda some, sizes, plain: find(some, sizes, plain=plain))
+
+
+def _question(
+    kernel: Built, request: Mapping[str, Any], memory: Slots
+) -> tuple[dict[str, Any], dict[str, OutputSpec], dict[str, Any]]:
+    """Return the inputs, the outputs and the options of `evaluate` that a request states."""
+    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
+    if request.get("host"):
+        inputs = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
+    kernel.use_threads(sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor)))
+    specs = {each["name"]: _spec(each) for each in request["outputs"]}
+    options = {
+        key: request[key]
+        for key in ("seed", "operands", "budget", "sampling", "native", "bounded")
+        if request.get(key) is not None
+    }
+    return inputs, specs, options
 
 
 def _find(
@@ -168,7 +221,7 @@ def _find(
     return find(inputs, specs)
 
 
-def _with_room(ask: Callable[..., Truth], options: Mapping[str, Any]) -> Truth:
+def _with_room(ask: Callable[..., T], options: Mapping[str, Any]) -> T:
     """Find a truth on a card that others use too: again once torch's reserve is given back, then natively only."""
     for more in ({}, {}, {"budget": 0}):
         try:
