@@ -12,6 +12,7 @@ from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
 from pytest_flashinfer.worker.memory import Arena
 
 from .floats import canonical, is_float
+from .questions import PARTS
 from .reference import storage
 from .truth import OutputSpec, OutputTruth, Truth
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.client import Worker
 
 HANDLER = "pytest_flashinfer.judge.oracle"
-_PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
 class Oracle:
@@ -63,11 +63,13 @@ class Oracle:
         packing = Packing()
         arguments = [_argument(name, value, packing) for name, value in inputs.items()]
         ids = _widest(inputs) if options.get("sampling") else 0
-        parts = _PARTS if options.get("bounded", True) else ("native",)
+        parts = PARTS if options.get("bounded", True) else ("native",)
         wanted = [_request(name, spec, packing, ids=ids, parts=parts) for name, spec in outputs.items()]
         self.place(packing, inputs)
         reply = self.worker.call({"inputs": arguments, "outputs": wanted, **options}, timeout)
-        return self._truth(outputs, reply, packing)
+        found = self._truth(outputs, reply, packing)
+        self.arena.leave(self.worker)
+        return found
 
     def ask_rows(
         self,
@@ -84,7 +86,7 @@ class Oracle:
         """
         packing = Packing()
         arguments = [_argument(name, value, packing) for name, value in inputs.items()]
-        parts = ("native",) if options.get("native") else _PARTS
+        parts = ("native",) if options.get("native") else PARTS
         wanted = [_request(name, spec, packing, part, parts=parts) for name, spec in outputs.items()]
         self.place(packing, inputs)
         request = {"do": "rows", "inputs": arguments, "outputs": wanted, "part": [part.start, part.stop], **options}
@@ -128,7 +130,7 @@ class Oracle:
 
     def _read(self, name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packing) -> OutputTruth:
         parts: dict[str, torch.Tensor | None] = {}
-        for part in _PARTS:
+        for part in PARTS:
             slot = packing.slots.get(f"{name}\0{part}")
             parts[part] = slot.tensor_of(self.arena.data) if slot is not None and facts[part] else None
         return OutputTruth(
@@ -150,7 +152,7 @@ class Oracle:
 
 def copied(output: OutputTruth) -> OutputTruth:
     """Return an output whose tensors are nobody else's."""
-    parts: dict[str, Any] = {part: x.clone() for part in _PARTS if (x := getattr(output, part)) is not None}
+    parts: dict[str, Any] = {part: x.clone() for part in PARTS if (x := getattr(output, part)) is not None}
     return replace(output, **parts)
 
 
@@ -191,18 +193,18 @@ def _request(  # noqa: PLR0913 - all but three have defaults
     name: str,
     spec: OutputSpec,
     packing: Packing,
-    rows: slice | None = None,
+    of: slice | None = None,
     *,
     ids: int = 0,
-    parts: Sequence[str] = _PARTS,
+    parts: Sequence[str] = PARTS,
 ) -> dict[str, Any]:
     """Ask for those of `parts` that an output of this dtype has; 16-bit ones need no more than float32 for the truth.
 
-    `rows`: of which rows; else of all. `ids`: how many ids can be drawn, 0 where nothing is drawn.
+    `of`: of which rows; else of all. `ids`: how many ids can be drawn, 0 where nothing is drawn.
     """
     size, dtype = storage(spec)
-    if rows is not None:
-        size = (rows.stop - rows.start, *size[1:])
+    if of is not None:
+        size = (of.stop - of.start, *size[1:])
     kinds: dict[str, torch.dtype | None] = {"native": dtype, "undecided": torch.bool, "wide": None, "allowance": None}
     if is_float(spec.dtype):
         kinds["wide"] = torch.float64 if canonical(spec.dtype) in ("float32", "float64") else torch.float32

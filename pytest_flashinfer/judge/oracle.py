@@ -33,9 +33,10 @@ from pytest_flashinfer.worker.memory import give_back
 
 from .evaluate import evaluate
 from .foreign import Foreign
+from .questions import facts, inputs_of, question, write
 from .reference import InvalidReferenceError, Reference
 from .rowwise import Parts, Rows, by_rows
-from .truth import OutputSpec, OutputTruth, Truth
+from .truth import OutputSpec, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best
 _LITTLE = 1 << 28  # bytes that may stay behind when all rows of a large case have been asked for
-PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
 class OracleError(Exception):
@@ -68,8 +68,9 @@ class Built:
         self.threads = torch.get_num_threads()
         self.rows: tuple[str, Rows] | None = None  # of the case that some rows were asked of
 
-    def use_threads(self, elements: int) -> None:
+    def use_threads(self, inputs: Mapping[str, Any]) -> None:
         """Work on small tensors alone: waking other threads takes longer, most of all on a busy machine."""
+        elements = sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor))
         threads = 1 if elements < _SMALL else self.threads
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
@@ -136,38 +137,44 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
 
 def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
     """Evaluate the reference on the inputs in the arena and write what was asked for."""
-    inputs, specs, options = _question(kernel, request, memory)
+    inputs, specs, options = question(request, memory)
+    kernel.use_threads(inputs)
     parts = Parts(request["outputs"], memory)
     ask = functools.partial(_find, kernel, inputs, specs, tuple(request.get("rows", ())), parts)
     truth = _with_room(ask, options)
     outputs = [
-        {**_write(truth.outputs[each["name"]], each, memory), **parts.filled.get(each["name"], {})}
+        {**write(truth.outputs[each["name"]], each, memory), **parts.filled.get(each["name"], {})}
         for each in request["outputs"]
     ]
-    facts = {**_facts(truth), "outputs": outputs}
+    reply = {**facts(truth), "outputs": outputs}
     del inputs, truth, ask
     give_back()
-    return facts
+    return reply
 
 
 def _part(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
     """Write what was asked for about some rows of the outputs."""
-    inputs, specs, options = _question(kernel, request, memory)
+    inputs, specs, options = question(request, memory)
+    kernel.use_threads(inputs)
     ask = functools.partial(_rows, kernel, request, inputs, specs)
     truth = _with_room(ask, options)
-    facts: dict[str, Any] = {"independent": truth is not None}
+    reply: dict[str, Any] = {"independent": truth is not None}
     if truth is not None:
-        outputs = [_write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
-        facts |= {**_facts(truth), "outputs": outputs}
+        outputs = [write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
+        reply |= {**facts(truth), "outputs": outputs}
     if truth is None or request["last"]:
         kernel.rows = None
         del inputs, truth, ask
         give_back(_LITTLE)
-    return facts
+    return reply
 
 
 def _rows(
-    kernel: Built, request: Mapping[str, Any], inputs: Mapping[str, Any], specs: Mapping[str, OutputSpec], **options: Any
+    kernel: Built,
+    request: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    specs: Mapping[str, OutputSpec],
+    **options: Any,
 ) -> Truth | None:
     """Find the truth about the rows of a request; runs the reference on the whole where that was not done before."""
     known, rows = kernel.rows or ("", None)
@@ -182,23 +189,6 @@ def _rows(
         return rows.plain(part)
     find: Callable[..., Truth] = functools.partial(evaluate, kernel.function, style=rows.run.style, **options)
     return rows.find(part, lambda some, sizes, plain: find(some, sizes, plain=plain))
-
-
-def _question(
-    kernel: Built, request: Mapping[str, Any], memory: Slots
-) -> tuple[dict[str, Any], dict[str, OutputSpec], dict[str, Any]]:
-    """Return the inputs, the outputs and the options of `evaluate` that a request states."""
-    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
-    if request.get("host"):
-        inputs = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
-    kernel.use_threads(sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor)))
-    specs = {each["name"]: _spec(each) for each in request["outputs"]}
-    options = {
-        key: request[key]
-        for key in ("seed", "operands", "budget", "sampling", "native", "bounded")
-        if request.get(key) is not None
-    }
-    return inputs, specs, options
 
 
 def _find(
@@ -239,47 +229,8 @@ def _shapes(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, 
     """Run the reference as written, and say what it gives."""
     if kernel.style == "destination":
         raise OracleError("the reference writes into outputs whose shape no input decides; have it return them")
-    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
+    inputs = inputs_of(request, memory)
     specs = {each["name"]: OutputSpec("float32", (), each["optional"], each["param"]) for each in request["outputs"]}
     results = Reference(kernel.function, inputs, specs, seed=request["seed"]).raw()
-    facts = [None if x is None else {"size": list(x.shape), "dtype": str(x.dtype)} for x in results.values()]
-    return {"outputs": facts}
-
-
-def _argument(spec: Mapping[str, Any], memory: Slots) -> Any:
-    if "slot" in spec:
-        return memory.tensor(spec["slot"])
-    return float.fromhex(spec["float"]) if "float" in spec else spec["value"]
-
-
-def _spec(each: Mapping[str, Any]) -> OutputSpec:
-    shape = each["shape"]
-    return OutputSpec(each["dtype"], None if shape is None else tuple(shape), bool(each["optional"]), each["param"])
-
-
-def _facts(truth: Truth) -> dict[str, Any]:
-    return {
-        "how": truth.how,
-        "nan_inputs": truth.nan_inputs,
-        "notes": list(truth.notes),
-        "seconds": dict(truth.seconds),
-    }
-
-
-def _write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> dict[str, Any]:
-    """Copy one output's tensors into their slots and say which were filled."""
-    filled = {}
-    for part in PARTS:
-        value, slot = getattr(output, part), request.get(part)
-        filled[part] = False
-        if value is not None and slot is not None and list(value.shape) == list(slot["size"]):
-            filled[part] = True
-            memory.tensor(slot).copy_(value)
-    facts = {
-        "how": output.how,
-        "exact": output.exact,
-        "widened": output.widened,
-        "disputed": output.disputed,
-        "notes": list(output.notes),
-    }
-    return {"name": output.name, "present": output.native is not None, **filled, **facts}
+    outputs = [None if x is None else {"size": list(x.shape), "dtype": str(x.dtype)} for x in results.values()]
+    return {"outputs": outputs}

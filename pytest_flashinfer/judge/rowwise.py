@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Write = Callable[[str, slice, OutputTruth], None]
 
 MANY = 1 << 26  # elements of the outputs from which on they are not held wide at once
-AT_ONCE = 1 << 24  # elements of outputs and of the inputs cut with them that are
+AT_ONCE = 1 << 23  # elements of outputs and of the inputs cut with them that are
 _FEWEST = 8  # rows from which columns can be told apart, see bound.smooth
 _ALONE = 8  # rows that are evaluated by themselves as well
 _SAME, _SAME_SHORT = 2.0**-16, 2.0**-7  # of the bound: sums in another order differ by less, in float64 and float32
