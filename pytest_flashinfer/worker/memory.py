@@ -100,6 +100,8 @@ class Arena:
             with torch.cuda.device(self.device):
                 self._pointer = cudart.malloc(size)
             self.data = torch.as_tensor(cudart.Block(self._pointer, size), device=self.device)
+            self.data.zero_()  # a truth may have lain here, and a solution is to see this
+            torch.cuda.synchronize(self.device)
         return True
 
     def export(self) -> tuple[dict[str, Any], list[int]]:

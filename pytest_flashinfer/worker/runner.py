@@ -249,7 +249,8 @@ class Runner:
         made = slot.tensor_of(self.arena.data)
         if not keep:
             return made
-        return made.clone() if slot.extent <= LARGE or not roomy(slot.extent) else made.cpu()
+        aside = made.is_cuda and slot.extent > LARGE and roomy(slot.extent)
+        return made.cpu() if aside else made.clone()
 
     def _synchronize(self) -> None:
         if self.device != "cpu":
