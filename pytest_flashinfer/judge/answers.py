@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_flashinfer.data.calling import DUMP
-from pytest_flashinfer.inputs.dtypes import is_packed
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.host import doubtful, on_host
-from pytest_flashinfer.judge.lending import LENT, Terms, lent, terms
+from pytest_flashinfer.judge.lending import LENT, lent, terms
 from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, source_of
+from pytest_flashinfer.judge.parted import Divided, spans_of
 from pytest_flashinfer.judge.rowwise import leading
 from pytest_flashinfer.judge.shelf import Shelf
-from pytest_flashinfer.judge.truth import OutputSpec, Truth, inadmissible
+from pytest_flashinfer.judge.specs import open_specs, specs_of
+from pytest_flashinfer.judge.truth import Truth, inadmissible
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.request import cache_folder
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.judge.lending import Terms
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.pool import Pool
 
@@ -58,7 +60,7 @@ class Answers:
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self.portable = True  # as far as is known, the host can find truths as well as the card
         self._oracle: Oracle | None = None
-        self._terms: dict[Any, dict[str, Terms | None]] = {}  # what cases lend: two numbers for an output
+        self._divided = Divided(self._ask_rows, lambda case: _raised(self._found(case, host=False)))
         self._broken: BuildFailed | None = None
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
 
@@ -69,13 +71,12 @@ class Answers:
         output that misses one is judged by the card's own.
         """
         host = self.portable and on_host(case, self.pool.device)
-        found = self._found(case, host=host)
+        found = self._in_parts(case) or self._found(case, host=host)
         if host and doubtful(found):
             runs = isinstance(found, Truth)
             host, found = False, self._found(case, host=False)
             self.portable = runs or isinstance(found, ReferenceFailed)
-        if isinstance(found, ReferenceFailed):
-            raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
+        found = _raised(found)
         if case.lender is None and not host:
             return found
         # This is made anew for each answer, since it has the inputs: with a truth that is kept they would be kept.
@@ -83,10 +84,8 @@ class Answers:
 
     def in_full(self, case: Case) -> Truth:
         """Return the truth about a case with a bound of its own, found on the run's device. Raises ReferenceFailed."""
-        found = self._found(replace(case, lender=None), host=False)
-        if isinstance(found, ReferenceFailed):
-            raise found.with_traceback(None)
-        return found
+        own = replace(case, lender=None)
+        return self._in_parts(own) or _raised(self._found(own, host=False))
 
     def admitted(self, case: Case) -> Truth:
         """Return the truth about a generated case. Raises ReferenceFailed where it would be no fair test as well."""
@@ -98,15 +97,12 @@ class Answers:
     def close(self) -> None:
         """End the worker and forget all truths."""
         self.kept.clear()
-        self._terms.clear()
+        self._divided.terms.clear()
         self._drop()
 
     def shapes(self, case: Case) -> dict[str, tuple[tuple[int, ...], str] | None]:
         """Return shape (as stored) and dtype of every output, as the reference gives them. Raises ReferenceFailed."""
-        specs = {
-            name: OutputSpec("float32", (), spec.optional, self._param(spec.param))
-            for name, spec in self.definition.outputs.items()
-        }
+        specs = open_specs(self.definition)
         seed = case.recipe.seed & 0xFFFFFFFF
         found = self._guarded(lambda: self._live().shapes(case.values, specs, seed=seed, timeout=self.timeout))
         return {
@@ -155,31 +151,53 @@ class Answers:
         The native run and an honest kernel may both be off; contents that differ may need a little more than others.
         Where some need far more, as rows do whose order is a matter of rounding, `Truth.in_full` says so.
         """
-        if lender.key not in self._terms:
-            self._terms[lender.key] = {name: terms(each) for name, each in self.answer(lender).outputs.items()}
-        lends = self._terms[lender.key]
-        found = self._ask(case, native=True, host=host)
+        lends = self._lends(lender)
+        bounded = any(lends.get(name) is None for name in case.definition.outputs)
+        found = self._ask(case, native=True, bounded=bounded, host=host)
         if isinstance(found, ReferenceFailed):
             return found
         outputs = {name: lent(each, lends[name]) for name, each in found.outputs.items()}
         return replace(found, outputs=outputs, how=LENT)
 
-    def _ask(self, case: Case, **options: Any) -> Truth | ReferenceFailed:
-        seed = case.recipe.seed & 0xFFFFFFFF
+    def _in_parts(self, case: Case) -> Truth | None:
+        """Return the truth about a large listed case for some rows after the other, where that can be done."""
+        specs = specs_of(case)
+        known = self.options["sampling"] or case.key in self._divided.undivided
+        if known or not spans_of(case, specs, self.kept.near):
+            return None
+        self.kept.make_room()
         try:
-            return self._guarded(
-                lambda: self._live().ask(
-                    case.values,
-                    self._specs(case),
-                    timeout=self.timeout,
-                    seed=seed,
-                    rows=leading(case.definition),
-                    **self.options,
-                    **options,
-                )
-            )
+            return self._divided.answer(case, specs, None if case.lender is None else self._lends(case.lender))
+        except ReferenceFailed:  # the whole is asked for, and what comes of it is kept
+            self._divided.undivided.add(case.key)
+            return None
+
+    def _lends(self, lender: Case) -> Mapping[str, Terms | None]:
+        """Return what a case lends, found once."""
+        known = self._divided.terms
+        if lender.key not in known:
+            truth = self.answer(lender)
+            for _ in truth.parts or ():
+                pass  # the last of them tells
+            if lender.key not in known:
+                known[lender.key] = {name: terms(each) for name, each in truth.outputs.items()}
+        return known[lender.key]
+
+    def _ask(self, case: Case, **options: Any) -> Truth | ReferenceFailed:
+        settings = {**self._settings(case), **options}
+        try:
+            return self._guarded(lambda: self._live().ask(case.values, specs_of(case), **settings))
         except ReferenceFailed as error:
             return error
+
+    def _ask_rows(self, case: Case, part: slice, last: bool) -> Truth | None:  # noqa: FBT001 - one of three facts
+        native = case.lender is not None
+        settings = {**self._settings(case), "case": repr(case.key), "last": last, "native": native}
+        return self._guarded(lambda: self._live().ask_rows(case.values, specs_of(case), part, **settings))
+
+    def _settings(self, case: Case) -> dict[str, Any]:
+        seed = case.recipe.seed & 0xFFFFFFFF
+        return {"timeout": self.timeout, "seed": seed, "rows": leading(case.definition), **self.options}
 
     def _guarded(self, question: Callable[[], T]) -> T:
         """Ask the worker; its errors become ReferenceFailed, and a worker that is gone is forgotten."""
@@ -220,24 +238,17 @@ class Answers:
             timeout=self.timeout,
         )
 
-    def _param(self, param: str | None) -> str | None:
-        return param if param in self.definition.inputs else None
-
-    def _specs(self, case: Case) -> dict[str, OutputSpec]:
-        specs = {}
-        for name, declared in case.definition.outputs.items():
-            shape = case.shape(name)
-            if is_packed(declared.dtype) and shape:
-                shape = (*shape[:-1], 2 * shape[-1])
-            elements = None if declared.shape is None else shape
-            specs[name] = OutputSpec(declared.dtype, elements, declared.optional, self._param(declared.param))
-        return specs
-
     def _drop(self) -> None:
         if self._oracle is not None:
             self._oracle.close()
             self._oracle.worker.close()
         self._oracle = None
+
+
+def _raised(found: Truth | ReferenceFailed) -> Truth:
+    if isinstance(found, ReferenceFailed):
+        raise found.with_traceback(None)  # a traceback would grow, and hold on to the tensors of its frames
+    return found
 
 
 def _fair(truth: Truth) -> Truth:

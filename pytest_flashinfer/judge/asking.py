@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,17 +12,17 @@ from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
 from pytest_flashinfer.worker.memory import Arena
 
 from .floats import canonical, is_float
+from .questions import PARTS
 from .reference import storage
 from .truth import OutputSpec, OutputTruth, Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.worker.client import Worker
 
 HANDLER = "pytest_flashinfer.judge.oracle"
-_PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
 
 
 class Oracle:
@@ -62,13 +63,35 @@ class Oracle:
         packing = Packing()
         arguments = [_argument(name, value, packing) for name, value in inputs.items()]
         ids = _widest(inputs) if options.get("sampling") else 0
-        wanted = [_request(name, spec, packing, ids) for name, spec in outputs.items()]
+        parts = PARTS if options.get("bounded", True) else ("native",)
+        wanted = [_request(name, spec, packing, ids=ids, parts=parts) for name, spec in outputs.items()]
         self.place(packing, inputs)
         reply = self.worker.call({"inputs": arguments, "outputs": wanted, **options}, timeout)
-        facts = {str(each["name"]): each for each in reply["outputs"]}
-        truths = {name: self._read(name, spec, facts[name], packing) for name, spec in outputs.items()}
-        notes = tuple(map(str, reply["notes"]))
-        return Truth(truths, str(reply["how"]), bool(reply["nan_inputs"]), notes, dict(reply["seconds"]))
+        found = self._truth(outputs, reply, packing)
+        self.arena.leave(self.worker)
+        return found
+
+    def ask_rows(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, OutputSpec],
+        part: slice,
+        *,
+        timeout: float = 120,
+        **options: Any,
+    ) -> Truth | None:
+        """Return the truth about some rows, lying in the arena until the next question; `None` where there is none.
+
+        `options` as in `evaluate`, and `rows`, `case` and `last` as oracle.py says.
+        """
+        packing = Packing()
+        arguments = [_argument(name, value, packing) for name, value in inputs.items()]
+        parts = ("native",) if options.get("native") else PARTS
+        wanted = [_request(name, spec, packing, part, parts=parts) for name, spec in outputs.items()]
+        self.place(packing, inputs)
+        request = {"do": "rows", "inputs": arguments, "outputs": wanted, "part": [part.start, part.stop], **options}
+        reply = self.worker.call(request, timeout)
+        return self._truth(outputs, reply, packing, own=False) if reply["independent"] else None
 
     def shapes(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, OutputSpec], *, seed: int, timeout: float = 120
@@ -94,12 +117,22 @@ class Oracle:
         """Give the arena back. The worker is closed by its owner."""
         self.arena.close()
 
+    def _truth(
+        self, outputs: Mapping[str, OutputSpec], reply: Mapping[str, Any], packing: Packing, *, own: bool = True
+    ) -> Truth:
+        """Read what a reply says was written; the arena is overwritten by the next question."""
+        facts = {str(each["name"]): each for each in reply["outputs"]}
+        truths = {name: self._read(name, spec, facts[name], packing) for name, spec in outputs.items()}
+        if own:
+            truths = {name: copied(each) for name, each in truths.items()}
+        notes = tuple(map(str, reply["notes"]))
+        return Truth(truths, str(reply["how"]), bool(reply["nan_inputs"]), notes, dict(reply["seconds"]))
+
     def _read(self, name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packing) -> OutputTruth:
         parts: dict[str, torch.Tensor | None] = {}
-        for part in _PARTS:
+        for part in PARTS:
             slot = packing.slots.get(f"{name}\0{part}")
-            held = slot.tensor_of(self.arena.data) if slot is not None and facts[part] else None
-            parts[part] = None if held is None else held.clone()  # the arena is overwritten by the next question
+            parts[part] = slot.tensor_of(self.arena.data) if slot is not None and facts[part] else None
         return OutputTruth(
             name,
             spec.dtype,
@@ -115,6 +148,12 @@ class Oracle:
             support=parts["support"],
             notes=tuple(map(str, facts["notes"])),
         )
+
+
+def copied(output: OutputTruth) -> OutputTruth:
+    """Return an output whose tensors are nobody else's."""
+    parts: dict[str, Any] = {part: x.clone() for part in PARTS if (x := getattr(output, part)) is not None}
+    return replace(output, **parts)
 
 
 class Packing:
@@ -150,17 +189,30 @@ def _widest(inputs: Mapping[str, Any]) -> int:
     return max((int(x.shape[-1]) for x in matrices), default=0)
 
 
-def _request(name: str, spec: OutputSpec, packing: Packing, ids: int) -> dict[str, Any]:
-    """Ask for the parts that an output of this dtype has; 16-bit outputs need no more than float32 for the truth.
+def _request(  # noqa: PLR0913 - all but three have defaults
+    name: str,
+    spec: OutputSpec,
+    packing: Packing,
+    of: slice | None = None,
+    *,
+    ids: int = 0,
+    parts: Sequence[str] = PARTS,
+) -> dict[str, Any]:
+    """Ask for those of `parts` that an output of this dtype has; 16-bit ones need no more than float32 for the truth.
 
-    `ids`: how many ids can be drawn, 0 where nothing is drawn.
+    `of`: of which rows; else of all. `ids`: how many ids can be drawn, 0 where nothing is drawn.
     """
     size, dtype = storage(spec)
-    parts: dict[str, torch.dtype | None] = {"native": dtype, "undecided": torch.bool, "wide": None, "allowance": None}
+    if of is not None:
+        size = (of.stop - of.start, *size[1:])
+    kinds: dict[str, torch.dtype | None] = {"native": dtype, "undecided": torch.bool, "wide": None, "allowance": None}
     if is_float(spec.dtype):
-        parts["wide"] = torch.float64 if canonical(spec.dtype) in ("float32", "float64") else torch.float32
-        parts["allowance"] = parts["wide"]
-    slots = {part: None if kind is None else packing.add(f"{name}\0{part}", size, kind) for part, kind in parts.items()}
+        kinds["wide"] = torch.float64 if canonical(spec.dtype) in ("float32", "float64") else torch.float32
+        kinds["allowance"] = kinds["wide"]
+    slots = {
+        part: packing.add(f"{name}\0{part}", size, kind) if kind is not None and part in parts else None
+        for part, kind in kinds.items()
+    }
     if ids and not is_float(spec.dtype):
         rows = (math.prod(size), ids)
         slots["probabilities"] = packing.add(f"{name}\0probabilities", rows, torch.float32)

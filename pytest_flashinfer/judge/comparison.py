@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Problem = Literal["", "shape", "dtype", "values", "nonfinite", "reference", "missing"]
 
@@ -43,3 +47,23 @@ class Comparison:
     def text(self) -> str:
         """At most ten lines."""
         return "\n".join(self.lines[:10])
+
+
+def passing(output: str, share: float, notes: Iterable[str]) -> tuple[str, ...]:
+    """Return the lines about an output that is right."""
+    spent = f"{share:.0%} of the bound spent" if math.isfinite(share) else "within the matched ratio"
+    return (f"{output}: ok, {spent}", *notes)
+
+
+def merged(sofar: Comparison, found: Comparison) -> Comparison:
+    """Return the comparison of an output of which some rows, and now others, are right."""
+    share = max(sofar.share, found.share)
+    return replace(
+        found,
+        n_bad=sofar.n_bad + found.n_bad,
+        n_total=sofar.n_total + found.n_total,
+        share=share,
+        max_abs=max(sofar.max_abs, found.max_abs),
+        max_rel=max(sofar.max_rel, found.max_rel),
+        lines=passing(found.output, share, dict.fromkeys((*sofar.lines[1:], *found.lines[1:]))),
+    )

@@ -38,13 +38,15 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     budget: int | None = None,
     sampling: bool = False,
     native: bool = False,
+    bounded: bool = True,
     plain: Results | None = None,
 ) -> Truth:
     """Run a reference natively, in float64 and with noise; return the truth and a bound per output.
 
     `inputs`: tensors, numbers or `None` by name, in the order of the parameters. `operands="exact"` gives no credit for
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
-    drawn at random; their distribution is read instead. `native`: run it natively only. `plain`: what a native run
+    drawn at random; their distribution is read instead. `native`: run it natively only; with `bounded` off no bound is
+    found then. `plain`: what a native run
     gives, if that is known. Raises `InvalidReferenceError`.
     """
     run = Reference(reference, inputs, outputs, style, seed)
@@ -54,7 +56,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     if sampling:
         return _sampled(run, plain, spent)
     if native:
-        return _native_only(run, plain, "as asked", spent)
+        return _native_only(run, plain, "as asked", spent, bounded=bounded)
     wide_dtype, obstacle = _affordable(run, plain, budget)
     if wide_dtype is None:
         return _native_only(run, plain, obstacle, spent)
@@ -76,7 +78,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     truths = {name: noise.judge(name, unsure) for name in outputs}
     how = "lifted" if wide_dtype is torch.float64 else "lifted to float32 (memory)"
     notes = tuple(dict.fromkeys(noise.notes))
-    return Truth(truths, how, _non_finite(run.inputs), notes, spent)
+    return Truth(truths, how, non_finite(run.inputs), notes, spent)
 
 
 def working_dtype(run: Reference) -> torch.dtype | None:
@@ -111,7 +113,7 @@ def _runs(run: Reference, plan: Plan, operands: Operands) -> int:
     return min(wanted, _RUNS_LONG) if plan.elements > _LONG else wanted
 
 
-def _non_finite(inputs: Mapping[str, Any]) -> bool:
+def non_finite(inputs: Mapping[str, Any]) -> bool:
     """Whether an input holds NaN or inf: its extremes, which pass NaN on, are read in one pass."""
     floats = [x for x in inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()]
     ends = [end for x in floats for end in torch.aminmax(x if x.itemsize > 1 else x.to(torch.float32))]
@@ -130,11 +132,13 @@ def _sampled(run: Reference, native: Results, spent: dict[str, float]) -> Truth:
     return replace(plain, outputs=outputs, how=SAMPLED)
 
 
-def _native_only(run: Reference, native: Results, why: str, spent: dict[str, float]) -> Truth:
+def _native_only(
+    run: Reference, native: Results, why: str, spent: dict[str, float], *, bounded: bool = True
+) -> Truth:
     how = why if why == SAMPLED else f"native: {why}"
     truths = {}
     for name, value in native.items():
         dtype = run.outputs[name].dtype
-        limit = bound.table(value, dtype) if value is not None and is_float(dtype) else None
+        limit = bound.table(value, dtype) if bounded and value is not None and is_float(dtype) else None
         truths[name] = OutputTruth(name, dtype, value, None, limit, how=how)
-    return Truth(truths, how, _non_finite(run.inputs), (), spent)
+    return Truth(truths, how, non_finite(run.inputs), (), spent)

@@ -12,6 +12,8 @@ from .bound import rows
 from .floats import FLUSH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .truth import OutputTruth
 
 LENT = "native, with the bound of another call's contents"
@@ -30,15 +32,47 @@ class Terms:
     usual: torch.Tensor | None
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What some rows of an output, or its one row, say of what it lends: `allowed` and `sizes` [rows, 1], `any` 0-d.
+
+    `elements` of the output that are `one_row`, else 0. Nothing was waited for.
+    """
+
+    any: torch.Tensor
+    allowed: torch.Tensor
+    sizes: torch.Tensor
+    one_row: int
+
+
 def terms(lender: OutputTruth) -> Terms | None:
     """Return what an output lends, or `None` where it has no bound to lend. Asked once: it waits for the device."""
-    if lender.native is None or lender.allowance is None:
+    return joined([facts(lender)])
+
+
+def facts(lender: OutputTruth) -> Facts | None:
+    """Return what is to be known of all rows of an output, or of some of them."""
+    native = lender.native
+    if native is None or lender.allowance is None:
         return None
-    counts = lender.native.isfinite() if lender.undecided is None else lender.native.isfinite() & ~lender.undecided
-    if not bool(counts.any()):
+    counts = native.isfinite() if lender.undecided is None else native.isfinite() & ~lender.undecided
+    allowed = rows(lender.allowance.masked_fill(~counts, 0.0))
+    if allowed.shape[1]:
+        allowed = allowed.amax(dim=1, keepdim=True)
+    one_row = native.numel() if native.ndim < 2 or native.shape[-1] == 1 else 0  # noqa: PLR2004 - a matrix
+    return Facts(counts.any(), allowed.to(torch.float64), _sizes(native), one_row)
+
+
+def joined(parts: Sequence[Facts | None]) -> Terms | None:
+    """Return what an output lends of whose rows, some after the other, the facts are known."""
+    known = [each for each in parts if each is not None]
+    if len(known) < len(parts) or not bool(torch.stack([each.any for each in known]).any()):
         return None
-    allowed = rows(lender.allowance.masked_fill(~counts, 0.0)).amax(dim=1, keepdim=True).to(torch.float64)
-    sizes = _sizes(lender.native)
+    allowed, sizes = (torch.cat(each) for each in ([x.allowed for x in known], [x.sizes for x in known]))
+    if len(known) > 1 and known[0].one_row:
+        weights = sizes.new_tensor([[each.one_row] for each in known])
+        allowed = allowed.amax(dim=0, keepdim=True)
+        sizes = ((sizes.square() * weights).sum(dim=0, keepdim=True) / weights.sum()).sqrt()
     loud = sizes > 0
     return Terms(allowed.max(), (allowed / sizes)[loud].median() if bool(loud.any()) else None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import floats, where
-from .comparison import Comparison, Problem
+from .comparison import Comparison, Problem, passing
 from .measure import Exact, Tally, Values, spans
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ def decide(judge: Exact | Values, tally: Tally) -> Comparison:
     """Decide, with the totals; what is wrong with a failure says `explain`, which takes longer."""
     total, truth = judge.actual.numel(), judge.truth
     problem, _ = _decide(judge, tally)
-    spent = f"{tally.share:.0%} of the bound spent" if math.isfinite(tally.share) else "within the matched ratio"
     return Comparison(
         truth.name,
         not problem,
@@ -31,7 +30,7 @@ def decide(judge: Exact | Values, tally: Tally) -> Comparison:
         max_abs=tally.max_abs,
         max_rel=tally.max_rel,
         how=truth.how,
-        lines=() if problem else (f"{truth.name}: ok, {spent}", *truth.notes),
+        lines=() if problem else passing(truth.name, tally.share, truth.notes),
     )
 
 

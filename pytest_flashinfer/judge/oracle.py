@@ -6,10 +6,16 @@ code of the definition, see foreign.py; requests that name one of its errands in
 Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in
 the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
 "wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
-slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `rows` (inputs that may be cut, see
-rowwise.py), `host` (whether to find the truth there, wherever the arena lies). The reply says what was written: `how`,
-`nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether the slot
-was filled), `how`, `exact`, `widened`, `disputed`, `notes`.
+slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `native` and `bounded` as in
+evaluate.py, `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the truth there, wherever the
+arena lies). The reply says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`,
+`present`, `wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`,
+`notes`.
+
+A request with `do` "rows" is one call's with a `part`, two ends of a range of rows, `case`, which names what it is
+about, `native` and `last`. Its slots are those of the part, its shapes the whole's. The native run on the whole is kept
+for the next part of the same case, unless this is the `last` one. The reply says `independent`; where that is false
+nothing else is there, and only the whole tells the truth.
 
 A request with `do` "shapes" has `inputs`, `outputs` and `seed`; `outputs` of the reply say which `size` and `dtype` the
 reference gives, in order, `null` for one that it leaves out.
@@ -20,7 +26,7 @@ from __future__ import annotations
 import functools
 import linecache
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -28,9 +34,10 @@ from pytest_flashinfer.worker.memory import give_back
 
 from .evaluate import evaluate
 from .foreign import Foreign
+from .questions import facts, inputs_of, question, write
 from .reference import InvalidReferenceError, Reference
-from .rowwise import Parts, by_rows
-from .truth import OutputSpec, OutputTruth, Truth
+from .rowwise import Parts, Rows, by_rows
+from .truth import OutputSpec, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,8 +45,9 @@ if TYPE_CHECKING:
 
     from .rowwise import Slots
 
+T = TypeVar("T")
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best
-PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
+_LITTLE = 1 << 28  # bytes that may stay behind when all rows of a large case have been asked for
 
 
 class OracleError(Exception):
@@ -59,9 +67,11 @@ class Built:
         self.style = style
         self.foreign = foreign
         self.threads = torch.get_num_threads()
+        self.rows: tuple[str, Rows] | None = None  # of the case that some rows were asked of
 
-    def use_threads(self, elements: int) -> None:
+    def use_threads(self, inputs: Mapping[str, Any]) -> None:
         """Work on small tensors alone: waking other threads takes longer, most of all on a busy machine."""
+        elements = sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor))
         threads = 1 if elements < _SMALL else self.threads
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
@@ -112,12 +122,15 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
     """Carry out a request of the judge. Raises `OracleError`."""
     assert isinstance(kernel, Built)
     errand = request.get("do", "evaluate")
+    if errand != "rows":
+        kernel.rows = None
     if errand in ("make", "take", "check"):
         assert kernel.foreign is not None
         run = {"take": kernel.foreign.take, "check": kernel.foreign.check}.get(errand)
         return kernel.foreign.make(request) if run is None else run(request, memory)
+    answer = {"shapes": _shapes, "rows": _part}.get(errand, _evaluate)
     try:
-        return _shapes(kernel, request, memory) if errand == "shapes" else _evaluate(kernel, request, memory)
+        return answer(kernel, request, memory)
     except InvalidReferenceError as error:
         absent = isinstance(error.__cause__, ModuleNotFoundError)
         raise OracleError(str(error), "absent" if absent else "reference") from error
@@ -125,27 +138,58 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
 
 def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
     """Evaluate the reference on the inputs in the arena and write what was asked for."""
-    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
-    if request.get("host"):
-        inputs = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
-    kernel.use_threads(sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor)))
-    specs = {each["name"]: _spec(each) for each in request["outputs"]}
-    options = {
-        key: request[key]
-        for key in ("seed", "operands", "budget", "sampling", "native")
-        if request.get(key) is not None
-    }
+    inputs, specs, options = question(request, memory)
+    kernel.use_threads(inputs)
     parts = Parts(request["outputs"], memory)
     ask = functools.partial(_find, kernel, inputs, specs, tuple(request.get("rows", ())), parts)
     truth = _with_room(ask, options)
     outputs = [
-        {**_write(truth.outputs[each["name"]], each, memory), **parts.filled.get(each["name"], {})}
+        {**write(truth.outputs[each["name"]], each, memory), **parts.filled.get(each["name"], {})}
         for each in request["outputs"]
     ]
-    facts = {**_facts(truth), "outputs": outputs}
+    reply = {**facts(truth), "outputs": outputs}
     del inputs, truth, ask
     give_back()
-    return facts
+    return reply
+
+
+def _part(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
+    """Write what was asked for about some rows of the outputs."""
+    inputs, specs, options = question(request, memory)
+    kernel.use_threads(inputs)
+    ask = functools.partial(_rows, kernel, request, inputs, specs)
+    truth = _with_room(ask, options)
+    reply: dict[str, Any] = {"independent": truth is not None}
+    if truth is not None:
+        outputs = [write(truth.outputs[each["name"]], each, memory) for each in request["outputs"]]
+        reply |= {**facts(truth), "outputs": outputs}
+    if truth is None or request["last"]:
+        kernel.rows = None
+        del inputs, truth, ask
+        give_back(_LITTLE)
+    return reply
+
+
+def _rows(
+    kernel: Built,
+    request: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    specs: Mapping[str, OutputSpec],
+    **options: Any,
+) -> Truth | None:
+    """Find the truth about the rows of a request; runs the reference on the whole where that was not done before."""
+    known, rows = kernel.rows or ("", None)
+    if rows is None or known != request["case"]:
+        kernel.rows = rows = None  # not two of them at once
+        run = Reference(kernel.function, inputs, specs, kernel.style, options.get("seed", 0))  # type: ignore[arg-type]
+        rows = Rows(run, tuple(request["rows"]))
+        kernel.rows = request["case"], rows
+    rows.run.inputs = inputs  # the arena may be another one by now
+    part = slice(*request["part"])
+    if options.get("native"):
+        return rows.plain(part)
+    find: Callable[..., Truth] = functools.partial(evaluate, kernel.function, style=rows.run.style, **options)
+    return rows.find(part, lambda some, sizes, plain: find(some, sizes, plain=plain))
 
 
 def _find(
@@ -168,7 +212,7 @@ def _find(
     return find(inputs, specs)
 
 
-def _with_room(ask: Callable[..., Truth], options: Mapping[str, Any]) -> Truth:
+def _with_room(ask: Callable[..., T], options: Mapping[str, Any]) -> T:
     """Find a truth on a card that others use too: again once torch's reserve is given back, then natively only."""
     for more in ({}, {}, {"budget": 0}):
         try:
@@ -186,47 +230,8 @@ def _shapes(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, 
     """Run the reference as written, and say what it gives."""
     if kernel.style == "destination":
         raise OracleError("the reference writes into outputs whose shape no input decides; have it return them")
-    inputs = {each["name"]: _argument(each, memory) for each in request["inputs"]}
+    inputs = inputs_of(request, memory)
     specs = {each["name"]: OutputSpec("float32", (), each["optional"], each["param"]) for each in request["outputs"]}
     results = Reference(kernel.function, inputs, specs, seed=request["seed"]).raw()
-    facts = [None if x is None else {"size": list(x.shape), "dtype": str(x.dtype)} for x in results.values()]
-    return {"outputs": facts}
-
-
-def _argument(spec: Mapping[str, Any], memory: Slots) -> Any:
-    if "slot" in spec:
-        return memory.tensor(spec["slot"])
-    return float.fromhex(spec["float"]) if "float" in spec else spec["value"]
-
-
-def _spec(each: Mapping[str, Any]) -> OutputSpec:
-    shape = each["shape"]
-    return OutputSpec(each["dtype"], None if shape is None else tuple(shape), bool(each["optional"]), each["param"])
-
-
-def _facts(truth: Truth) -> dict[str, Any]:
-    return {
-        "how": truth.how,
-        "nan_inputs": truth.nan_inputs,
-        "notes": list(truth.notes),
-        "seconds": dict(truth.seconds),
-    }
-
-
-def _write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> dict[str, Any]:
-    """Copy one output's tensors into their slots and say which were filled."""
-    filled = {}
-    for part in PARTS:
-        value, slot = getattr(output, part), request.get(part)
-        filled[part] = False
-        if value is not None and slot is not None and list(value.shape) == list(slot["size"]):
-            filled[part] = True
-            memory.tensor(slot).copy_(value)
-    facts = {
-        "how": output.how,
-        "exact": output.exact,
-        "widened": output.widened,
-        "disputed": output.disputed,
-        "notes": list(output.notes),
-    }
-    return {"name": output.name, "present": output.native is not None, **filled, **facts}
+    outputs = [None if x is None else {"size": list(x.shape), "dtype": str(x.dtype)} for x in results.values()]
+    return {"outputs": outputs}

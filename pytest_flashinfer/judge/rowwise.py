@@ -11,8 +11,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .evaluate import non_finite
 from .floats import is_float
-from .truth import FAR
+from .truth import FAR, OutputTruth, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
     from .reference import Reference, Results
-    from .truth import OutputSpec, OutputTruth, Truth
+    from .truth import OutputSpec
 
     Find = Callable[[Mapping[str, Any], Mapping[str, OutputSpec], Results], Truth]
     Write = Callable[[str, slice, OutputTruth], None]
 
 MANY = 1 << 26  # elements of the outputs from which on they are not held wide at once
-AT_ONCE = 1 << 24  # elements of outputs and of the inputs cut with them that are
+AT_ONCE = 1 << 23  # elements of outputs and of the inputs cut with them that are
 _FEWEST = 8  # rows from which columns can be told apart, see bound.smooth
 _ALONE = 8  # rows that are evaluated by themselves as well
 _SAME, _SAME_SHORT = 2.0**-16, 2.0**-7  # of the bound: sums in another order differ by less, in float64 and float32
@@ -84,44 +85,68 @@ def by_rows(run: Reference, cut: tuple[str, ...], find: Find, write: Write) -> T
     native run on the whole has for it. Returns `None` where the outputs are small enough to be held at once, or where
     rows turn out not to be independent.
     """
-    step, total = _step(run, cut)
-    if step >= total:
+    parts = spans(run.inputs, [spec.shape for spec in run.outputs.values()], cut)
+    if len(parts) <= 1:
         return None
-    native = run.native()
+    rows = Rows(run, cut)
     merged: Truth | None = None
-    for begin in range(0, total, step):
-        part = slice(begin, min(begin + step, total))
-        found = find(*_some(run, cut, native, part))
-        if not _near(found):
+    for part in parts:
+        found = rows.find(part, find)
+        if found is None:
             return None
-        if merged is None:
-            last = slice(step - min(_ALONE, step // 2), step)
-            if not _alike(found, find(*_some(run, cut, native, last)), last):
-                return None
         for name, output in found.outputs.items():
             write(name, part, output)
-        merged = _merged(merged, found, native)
+        merged = _merged(merged, found, rows.native)
     return merged
 
 
-def _step(run: Reference, cut: tuple[str, ...]) -> tuple[int, int]:
-    """Return how many rows are evaluated at once, and how many there are."""
-    sizes = [spec.shape for spec in run.outputs.values() if spec.shape]
+def spans(inputs: Mapping[str, Any], shapes: Sequence[tuple[int, ...] | None], cut: tuple[str, ...]) -> list[slice]:
+    """Return the rows that are evaluated at once, part by part; nothing where the outputs, of `shapes`, are small."""
+    sizes = [size for size in shapes if size]
     if not cut or not sizes or sum(map(math.prod, sizes)) <= MANY:
-        return 0, 0
-    given = [run.inputs[name] for name in cut]
+        return []
+    given = [inputs[name] for name in cut]
     columns = sum(math.prod(size[1:]) for size in sizes) + sum(x[0].numel() for x in given if x is not None)
-    return max(_FEWEST, AT_ONCE // max(columns, 1)), sizes[0][0]
+    step, total = max(_FEWEST, AT_ONCE // max(columns, 1)), sizes[0][0]
+    return [slice(begin, min(begin + step, total)) for begin in range(0, total, step)]
 
 
-def _some(
-    run: Reference, cut: tuple[str, ...], native: Results, part: slice
-) -> tuple[Mapping[str, Any], Mapping[str, OutputSpec], Results]:
-    """Return inputs, outputs and what the whole run has for them, for some rows."""
-    inputs = {**run.inputs, **{name: run.inputs[name][part] for name in cut if run.inputs[name] is not None}}
-    rows = part.stop - part.start
-    specs = {name: replace(spec, shape=(rows, *(spec.shape or ())[1:])) for name, spec in run.outputs.items()}
-    return inputs, specs, {name: None if value is None else value[part] for name, value in native.items()}
+class Rows:
+    """The reference's native run on the whole of one case, and the truth about some of its rows at a time."""
+
+    def __init__(self, run: Reference, cut: tuple[str, ...]) -> None:
+        self.run = run
+        self.cut = cut
+        self.native = run.native()
+        self.nan_inputs = non_finite(run.inputs)
+
+    def find(self, part: slice, find: Find) -> Truth | None:
+        """Return the truth about the rows `part`; `None` where rows turn out to depend on others."""
+        found = find(*self._some(part))
+        if not _near(found):
+            return None
+        if part.start == 0:
+            last = slice(part.stop - min(_ALONE, part.stop // 2), part.stop)
+            if not _alike(found, find(*self._some(last)), last):
+                return None
+        return replace(found, nan_inputs=self.nan_inputs)
+
+    def plain(self, part: slice) -> Truth:
+        """Return what the native run has for the rows `part`."""
+        _, specs, native = self._some(part)
+        how = "native: as asked"
+        outputs = {name: OutputTruth(name, specs[name].dtype, x, how=how) for name, x in native.items()}
+        return Truth(outputs, how, self.nan_inputs)
+
+    def _some(self, part: slice) -> tuple[Mapping[str, Any], Mapping[str, OutputSpec], Results]:
+        """Return inputs, outputs and what the whole run has for them, for some rows."""
+        given = self.run.inputs
+        inputs = {**given, **{name: given[name][part] for name in self.cut if given[name] is not None}}
+        specs = {
+            name: replace(spec, shape=(part.stop - part.start, *(spec.shape or ())[1:]))
+            for name, spec in self.run.outputs.items()
+        }
+        return inputs, specs, {name: None if x is None else x[part] for name, x in self.native.items()}
 
 
 def _near(found: Truth) -> bool:
@@ -168,6 +193,5 @@ def _merged(sofar: Truth | None, found: Truth, native: Results) -> Truth:
     return replace(
         found,
         outputs=outputs,
-        nan_inputs=found.nan_inputs or first.nan_inputs,
         notes=tuple(dict.fromkeys((*first.notes, *found.notes))),
     )

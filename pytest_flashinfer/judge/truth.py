@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from .parted import Parts
+
 SAMPLED = "sampled"  # how an output that is drawn at random is known
 _MOST = 0.5
 _NOTHING = 1e-30  # bounds of outputs that are zero throughout are smaller
@@ -68,6 +70,7 @@ class Truth:
     """All outputs of one case. `nan_inputs`: the inputs hold NaN or inf, so NaN in the result may be meant.
 
     `in_full` finds the truth with a bound of its own where this one has another case's: nobody is blamed without it.
+    `parts`: the same for some rows after the other, where `outputs` are too large to be found but for a reason.
     `unfair`: why a drawn case is no test of a kernel, see `inadmissible`.
     """
 
@@ -78,6 +81,7 @@ class Truth:
     seconds: Mapping[str, float] = field(default_factory=dict)
     in_full: Callable[[], Truth] | None = field(default=None, compare=False)
     unfair: str | None = None
+    parts: Parts | None = field(default=None, compare=False)
 
 
 def exact(truth: Truth) -> bool:

@@ -56,6 +56,13 @@ def probe(
     return found
 
 
+def leaves_open(part: Truth, rows: slice, tolerance: Tolerance, inputs: Mapping[str, Any]) -> bool:
+    """Say whether by the truth about some rows a cheap answer to all of them may pass, where each element counts."""
+    cut = {name: x[rows] if isinstance(x, torch.Tensor) and x.ndim else x for name, x in inputs.items()}
+    unsure = [each.undecided for each in part.outputs.values() if each.undecided is not None]
+    return any(bool(each.all()) for each in unsure) or bool(probe(part, tolerance, inputs=cut))
+
+
 def _candidates(
     output: OutputTruth, inputs: Mapping[str, Any], previous: torch.Tensor | None
 ) -> Iterator[tuple[str, torch.Tensor]]:

@@ -94,6 +94,7 @@ class Kernel:
             yield result
         runner.settle()
         runner.read_clock()
+        runner.rest()
 
     def _moves_on(self, case: Case) -> bool:
         """Say whether a call writes to indices: after a few calls in a row they may be out of range."""

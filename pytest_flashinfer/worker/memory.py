@@ -11,7 +11,8 @@ import contextlib
 import fcntl
 import mmap
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 _SMALLEST = 1 << 21
 _LARGE = 1 << 27  # bytes of an arena from which on a call may leave much memory behind
+_LITTLE = 1 << 28  # bytes that it may leave there all the same
+_MANY = 16  # results of one item, twice as many as are ever held
+_LIMITS = Path("/sys/fs/cgroup")
+LARGE = 1 << 29  # bytes of an arena, or of a result, that another process may need while nobody calls
 _EMPTY = torch.empty  # bound before foreign code could replace them
 _AS_TENSOR = torch.as_tensor
 _FROM_BUFFER = torch.frombuffer
@@ -42,6 +47,26 @@ def give_back(most: int = 1 << 30, device: str = "cuda:0") -> None:
     cuda: Any = torch.cuda
     if cuda.is_initialized() and cuda.memory_reserved(device) - cuda.memory_allocated(device) > most:
         cuda.empty_cache()
+
+
+def roomy(nbytes: int) -> bool:
+    """Say whether the host has the memory to hold many tensors of so many bytes, also where it limits this process."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        [available] = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+        free = 1024 * int(available)
+        with contextlib.suppress(OSError, ValueError):  # no such limit
+            most, used = (int((_LIMITS / f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
+            free = min(free, most - used)
+        return free > _MANY * nbytes
+    return False
+
+
+class Holder(Protocol):
+    """Whoever has a block mapped."""
+
+    def let_go(self, memory: Arena) -> None:
+        """Unmap it."""
 
 
 class Arena:
@@ -75,6 +100,8 @@ class Arena:
             with torch.cuda.device(self.device):
                 self._pointer = cudart.malloc(size)
             self.data = torch.as_tensor(cudart.Block(self._pointer, size), device=self.device)
+            self.data.zero_()  # a truth may have lain here, and a solution is to see this
+            torch.cuda.synchronize(self.device)
         return True
 
     def export(self) -> tuple[dict[str, Any], list[int]]:
@@ -83,6 +110,12 @@ class Arena:
         if self.device == "cpu":
             return {"bytes": size, "fds": 1}, [self._fd]
         return {"bytes": size, "handle": cudart.share(self._pointer).hex()}, []
+
+    def leave(self, worker: Holder) -> None:
+        """Give a large block back for as long as nothing is asked of `worker`, which has it mapped."""
+        if self.data.numel() > LARGE:
+            worker.let_go(self)
+            self.close()
 
     def close(self) -> None:
         """Give the block back; tensors over it must not be used any more."""
@@ -138,7 +171,7 @@ class Memory:
     def release(self) -> None:
         """Leave to other processes what a call on large inputs has used; to ask torch takes long for small ones."""
         if self.size > _LARGE:
-            give_back()
+            give_back(_LITTLE)
 
     def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
         """Make a new tensor over `slot`: `at` and `room` in bytes, `dtype`, `size`, `stride` in elements.

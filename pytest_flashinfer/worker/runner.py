@@ -18,7 +18,7 @@ from pytest_flashinfer.worker import poison, replies, unwritten
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.flags import read_all
 from pytest_flashinfer.worker.layout import Output, plan
-from pytest_flashinfer.worker.memory import Arena
+from pytest_flashinfer.worker.memory import LARGE, Arena, roomy
 from pytest_flashinfer.worker.outcome import RunResult
 from pytest_flashinfer.worker.pristine import Pristine, Violation, differ, watch
 from pytest_flashinfer.worker.replies import Value
@@ -140,6 +140,12 @@ class Runner:
         assert self._pristine is not None
         return self._pristine.layout.inputs[name].tensor_of(self.arena.data).clone()
 
+    def rest(self) -> None:
+        """Have no calls for a while: a large arena is given back, the next call makes another."""
+        if self.arena.nbytes > LARGE:
+            self._pristine = self._last = None
+            self.arena.leave(self.worker)
+
     def close(self) -> None:
         """Give the arena back. The worker is closed by its owner."""
         self._pristine = self._last = None
@@ -199,7 +205,7 @@ class Runner:
         bad = {violation.tensor for violation in problems if violation.kind in _UNUSABLE}
         names = [name for name in pristine.layout.live if not {name, ""} & bad and name not in missing]
         copies = {name: self._copy(pristine, name, keep=keep) for name in names}
-        poison_left = [self._poisoned(pristine, name).any() for name in names]
+        poison_left = [unwritten.any_equal(*self._words(pristine, name)) for name in names]
         changed, late, poisoned, earlier = read_all(
             pristine.changes(may_modify), self._late(pristine), poison_left, before
         )
@@ -224,12 +230,14 @@ class Runner:
         assert self._pristine is not None
         return [name for name, flag in zip(self._pristine.layout.live, flags, strict=False) if flag]
 
-    def _poisoned(self, pristine: Pristine, name: str) -> torch.Tensor:
+    def _words(self, pristine: Pristine, name: str) -> tuple[torch.Tensor, int]:
+        """Return an output as words, and the poison that was in each of them."""
         slot = pristine.layout.snap[name]
-        return slot.words_of(self.arena.data, poison.word_type(slot.dtype)) == pristine.poison[name]
+        return slot.words_of(self.arena.data, poison.word_type(slot.dtype)), pristine.poison[name]
 
     def _note_unwritten(self, pristine: Pristine, result: RunResult, name: str) -> None:
-        result.unwritten[name] = unwritten.describe(self._poisoned(pristine, name))
+        words, pattern = self._words(pristine, name)
+        result.unwritten[name] = unwritten.describe(words == pattern)
         if poison.is_certain(pristine.layout.snap[name].dtype):
             text = f"output {name}: {result.unwritten[name]}"
             result.violations.append(Violation("unwritten", name, text))
@@ -239,7 +247,10 @@ class Runner:
         if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
             return slot.words_of(self.arena.data, torch.uint8) != 0
         made = slot.tensor_of(self.arena.data)
-        return made.clone() if keep else made
+        if not keep:
+            return made
+        aside = made.is_cuda and slot.extent > LARGE and roomy(slot.extent)
+        return made.cpu() if aside else made.clone()
 
     def _synchronize(self) -> None:
         if self.device != "cpu":

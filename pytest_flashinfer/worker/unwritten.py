@@ -30,6 +30,15 @@ def count_true(mask: torch.Tensor) -> int:
     return sum(int(flat[start : start + _PART].sum()) for start in range(0, flat.numel(), _PART))
 
 
+def any_equal(words: torch.Tensor, pattern: int) -> torch.Tensor:
+    """Return a 0-d bool tensor, whether any word is `pattern`; in parts, nothing waited for."""
+    words = words.view(-1) if words.is_contiguous() else words
+    if words.numel() <= _PART:
+        return (words == pattern).any()
+    step = max(1, _PART // words[0].numel())
+    return torch.stack([(part == pattern).any() for part in torch.split(words, step)]).any()
+
+
 def _edge(slices: torch.Tensor, word: str, count: int) -> str:
     """Say so where exactly the last slices are whole and nothing else is."""
     number, size = slices.shape

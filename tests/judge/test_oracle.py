@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.judge import oracle
+from pytest_flashinfer.judge.questions import PARTS
 from pytest_flashinfer.judge.reference import InvalidReferenceError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Memory:
 
 def request(memory: Memory, x: torch.Tensor) -> dict[str, Any]:
     def output(name: str, dtype: str, shape: list[int], **slots: torch.Tensor) -> dict[str, Any]:
-        parts = {part: memory.slot(slots[part]) if part in slots else None for part in oracle.PARTS}
+        parts = {part: memory.slot(slots[part]) if part in slots else None for part in PARTS}
         return {"name": name, "dtype": dtype, "shape": shape, "optional": False, "param": None, **parts}
 
     y = {"native": torch.zeros_like(x), "wide": torch.zeros(x.shape), "allowance": torch.zeros(x.shape)}

@@ -12,6 +12,7 @@ from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 from pytest_flashinfer.judge import oracle, rowwise
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.questions import PARTS
 from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
 from tests.judge.test_oracle import Memory
 
@@ -68,7 +69,7 @@ def asked(source: str, folder: Path, a: torch.Tensor, b: torch.Tensor, names: tu
             "allowance": torch.full(SHAPES[name], 7.0, dtype=torch.float64),
             "undecided": torch.ones(SHAPES[name], dtype=torch.bool),
         }
-        slots = {part: memory.slot(held[name][part]) if part in held[name] else None for part in oracle.PARTS}
+        slots = {part: memory.slot(held[name][part]) if part in held[name] else None for part in PARTS}
         shape = list(SHAPES[name])
         requests.append(
             {"name": name, "dtype": DTYPES[name], "shape": shape, "optional": False, "param": None, **slots}

@@ -307,3 +307,18 @@ def test_what_a_call_on_large_inputs_used_is_free_again(gpu):
     before = torch.cuda.mem_get_info()[0]
     runner.run({"x": x}, y_of(x), keep=False)
     assert torch.cuda.mem_get_info()[0] > before - (2 << 30)  # of the 8 GiB that two steps of it took
+
+
+def test_large_results_wait_on_the_host_and_their_arena_is_given_back(gpu):
+    runner = gpu.build("def run(x, y):\n    y.copy_(x + 1)\n")
+    x = gpu.randn(1 << 28)
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    result = runner.run({"x": x}, y_of(x))
+    runner.settle()
+    runner.rest()
+    assert not result.violations
+    assert result.outputs["y"].device.type == "cpu"
+    assert torch.equal(result.outputs["y"], (x + 1).cpu())
+    torch.cuda.empty_cache()
+    assert torch.cuda.mem_get_info()[0] > before - (1 << 30)

@@ -33,7 +33,7 @@ class FakeRunner:
     def settle(self):
         pass
 
-    read_clock = settle
+    read_clock = rest = settle
 
 
 @pytest.mark.parametrize(("dtype", "ahead"), [("float32", ["warm"]), ("uint8", ["warm"]), ("int32", []), ("int64", [])])

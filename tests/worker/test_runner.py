@@ -562,3 +562,21 @@ def test_a_call_ahead_that_fails_says_why(lab):
     runner = lab.build("def run(x):\n    raise ValueError('odd')\n", destination=False)
     with pytest.raises(CallFailed, match="ValueError: odd"):
         runner.warm({"x": lab.randn(4, 8)}, [Y], "cold")
+
+
+def test_a_large_arena_is_given_back_until_the_next_call(lab, monkeypatch):
+    for place in ("memory", "runner"):
+        monkeypatch.setattr(f"pytest_flashinfer.worker.{place}.LARGE", 1 << 20)
+    runner = lab.build("def run(x, y):\n    y.copy_(x + 1)\n")
+    for _ in range(2):
+        x = lab.randn(4, 8)
+        result = runner.run({"x": x}, [Y])
+        runner.settle()
+        runner.rest()
+        assert runner.arena.nbytes == 0
+        assert not result.violations
+        assert torch.equal(result.outputs["y"], x + 1)
+    monkeypatch.undo()
+    runner.run({"x": x}, [Y])
+    runner.rest()
+    assert runner.arena.nbytes, "a small one stays"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_flashinfer.worker import unwritten as module
 from pytest_flashinfer.worker.unwritten import describe
 
 
@@ -32,3 +33,16 @@ def mask(*size, at=()):
 )
 def test_what_was_left_is_described(unwritten, text):
     assert describe(unwritten) == text
+
+
+@pytest.mark.parametrize("shape", [(), (0, 4), (7,), (5, 4), (2, 3, 4)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_word_is_found_wherever_the_parts_end(monkeypatch, shape, turned):
+    monkeypatch.setattr(module, "_PART", 3)
+    words = torch.zeros(shape, dtype=torch.int16)
+    words = words.transpose(0, -1) if turned and shape else words
+    assert not module.any_equal(words, 9)
+    for at in range(words.numel()):
+        held = words.clone()
+        held[torch.unravel_index(torch.tensor(at), words.shape)] = 9
+        assert module.any_equal(held, 9)
