@@ -20,6 +20,8 @@ _PREFIXES = (
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(^|_)API|(^|_)KEY|(^|_)AUTH|(^|_)PAT$", re.IGNORECASE)
 # Each of these would name a folder that the sandbox replaces, or bring back what was scrubbed.
 _REPLACED = frozenset({"TRITON_CACHE_DIR", "TRITON_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"})
+# The C library pins a new thread by its id, which the sandbox refuses, and GNU's OpenMP ends where that fails.
+_PINNING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
 
 
 def scrub(environ: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
@@ -38,7 +40,7 @@ def scrub(environ: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, st
 
 def _harmless(name: str) -> bool:
     known = name in _NAMES or name.startswith(_PREFIXES)
-    return known and name not in _REPLACED and not _SECRET.search(name)
+    return known and name not in _REPLACED | _PINNING and not _SECRET.search(name)
 
 
 def caches(folder: str, private: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.worker import landlock
+from pytest_flashinfer.worker import landlock, seccomp
 from pytest_flashinfer.worker.environment import caches
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def enter(policy: Policy, keep: Iterable[int]) -> dict[str, Any]:
         "no_new_privs": _prctl(_NO_NEW_PRIVS, 1),
         "capabilities": drop_capabilities(),
         "landlock": confine(policy),
+        "seccomp": seccomp.restrict(os.getpid(), network=policy.network),
         "hidden_from_ptrace": not _libc.prctl(3, 0, 0, 0, 0),
     }
 
