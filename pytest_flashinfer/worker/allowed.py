@@ -27,19 +27,19 @@ def readable(search: Iterable[str], environ: Mapping[str, str], hidden: Iterable
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     # A checkout of this package, on sys.path for an editable install, holds definitions and solutions as well.
     checkout = package.parent if (package.parent / "pyproject.toml").exists() else None
-    wanted = [path for path in search if Path(path).resolve() != checkout]
-    wanted += [*_SYSTEM, "/proc", *prefixes, str(package), *_editable()]
+    wanted = [*search, *_SYSTEM, "/proc", *prefixes, str(package), *_editable()]
     wanted += [part for name in _VARIABLES for part in environ.get(name, "").split(os.pathsep)]
-    secret = {path.resolve() for path in hidden}
+    secret = {path.resolve() for path in hidden} | ({checkout} if checkout is not None else set())
+    around = {parent for path in secret for parent in path.parents}
     roots = {Path(path).resolve() for path in wanted if os.path.isabs(path) and os.path.exists(path)}  # noqa: PTH117, PTH110
-    return sorted({str(path) for root in roots if root != root.parent for path in _without(root, secret)})
+    return sorted({str(path) for root in roots if root != root.parent for path in _without(root, secret, around)})
 
 
-def _without(root: Path, secret: set[Path]) -> Iterator[Path]:
-    """Yield `root`, or, where something secret lies in it, those of its children that hold nothing secret."""
+def _without(root: Path, secret: set[Path], around: set[Path]) -> Iterator[Path]:
+    """Yield `root`, or, where it lies `around` something secret, those of its children that hold nothing secret."""
     if root in secret:
         return
-    if not any(root in path.parents for path in secret):
+    if root not in around:
         yield root
         return
     try:
@@ -50,7 +50,7 @@ def _without(root: Path, secret: set[Path]) -> Iterator[Path]:
         return
     for child in children:
         if not child.is_symlink():
-            yield from _without(child, secret)
+            yield from _without(child, secret, around)
 
 
 def _editable() -> Iterator[str]:

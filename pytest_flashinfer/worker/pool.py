@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,11 +144,14 @@ class Pool:
 
     def _policy(self) -> dict[str, Any]:
         search = self._nursery.wait_ready()
+        # What other processes built and wrote, references among it, may lie below a place that all may read.
+        hidden = [*self.hidden, Path(tempfile.gettempdir())]
         if self.cache is not None:
             self.cache.mkdir(parents=True, exist_ok=True)
+            hidden.append(self.cache)
         return {
             "private": private_folder(),
-            "read": allowed.readable(search, self._nursery.env, self.hidden),
+            "read": allowed.readable(search, self._nursery.env, hidden),
             "write": [str(self.cache)] if self.cache is not None else [],
             "devices": allowed.devices(),
             "network": self.network,
