@@ -80,7 +80,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
 
     def _stays_exact(self, func: Any, step: Step, args: list[Any]) -> bool:
         """Say whether float32 arithmetic gives this result without rounding, as far as the arguments tell."""
-        if step.kind in (Kind.MOVE, Kind.SELECT, Kind.ROUND):
+        if step.kind in (Kind.MOVE, Kind.SELECT, Kind.ROUND, Kind.COMPARE):
             return True
         if step.kind in (Kind.SMOOTH, Kind.LOGSUM):
             return False

@@ -93,7 +93,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         """Disturb arguments by what a kernel's own arithmetic does to them, and size the error of a sum."""
         if op.name in _SHIFTED:
             self._shift(op, args)
-        elif step.kind in (Kind.SMOOTH, Kind.LOGSUM):
+        elif step.kind in (Kind.SMOOTH, Kind.LOGSUM, Kind.COMPARE):
             self._each(op, args, self.unit)
         elif step.kind is Kind.ELEMENT:
             args[:] = [arg if short(arg) else arg * (1 + self.unit * self.dice.number()) for arg in args]

@@ -20,6 +20,7 @@ class Kind(enum.Enum):
     SMOOTH = "anything else: its inputs and its result are uncertain"
     ROUND = "rounds to integers: near a boundary it may go either way"
     SELECT = "orders values: equal or nearly equal ones may change places"
+    COMPARE = "compares values: certain about those that no rounding has touched, as a threshold taken from them is"
 
 
 _NAMES = {
@@ -43,6 +44,7 @@ _NAMES = {
     Kind.LOGSUM: "logsumexp log_softmax _log_softmax logcumsumexp logaddexp logaddexp2",
     Kind.ROUND: "round floor ceil trunc frac fmod remainder floor_divide",
     Kind.SELECT: "sort topk argmax argmin argsort kthvalue msort median mode",
+    Kind.COMPARE: "eq ne lt le gt ge",
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _TIES = {"sort", "topk", "argmax", "argmin", "argsort", "kthvalue", "max", "min", "mode", "median"}

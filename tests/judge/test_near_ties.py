@@ -99,3 +99,34 @@ def test_a_case_that_rounding_decides_altogether_is_inadmissible() -> None:
     weight += torch.randn(16, 8, generator=torch.Generator().manual_seed(4)) * 1e-8
     logits = torch.randn(4, 16, generator=torch.Generator().manual_seed(2))
     assert "matter of rounding" in (inadmissible(evaluate(routing, {"x": logits, "w": weight}, specs(4))) or "")
+
+
+def keep_top_k(probs: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    least = torch.sort(probs, dim=-1, descending=True).values.gather(1, k.long()[:, None] - 1)
+    kept = torch.where(probs >= least, probs, torch.zeros_like(probs))
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def test_a_threshold_taken_from_the_inputs_themselves_decides_for_sure() -> None:
+    """The k-th largest value is at least as large as itself: no rounding of a kernel drops it, nor lets others in."""
+    probs = torch.softmax(2 * torch.randn(4, 300, generator=torch.Generator().manual_seed(5)), -1)
+    k = torch.tensor([1, 2, 5, 300], dtype=torch.int32)
+    [found] = evaluate(keep_top_k, {"probs": probs, "k": k}, {"y": OutputSpec("float32", (4, 300))}).outputs.values()
+    assert found.allowance is not None
+    assert found.undecided is None
+    assert float(found.allowance.max()) < 1e-4
+    assert compare(keep_top_k(probs, k), found).ok
+    assert not compare(keep_top_k(probs, (k + 1).clamp(max=300)), found).ok
+    assert not compare(keep_top_k(probs, (k - 1).clamp(min=1)), found).ok
+
+
+def test_a_threshold_on_rounded_values_leaves_room() -> None:
+    def clipped(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = x @ w
+        return torch.where(y >= y[:, :1], y, torch.zeros_like(y))
+
+    x, w = torch.randn(4, 64), torch.randn(64, 8)
+    w[:, 1] = w[:, 0].roll(0) * (1 + 2.0**-23)  # as good as the same, and which is larger is a matter of rounding
+    [found] = evaluate(clipped, {"x": x, "w": w}, {"y": OutputSpec("float32", (4, 8))}).outputs.values()
+    assert found.allowance is not None
+    assert bool((found.allowance[:, 1] > 1e-3).any())
