@@ -27,6 +27,7 @@ _VIOLATIONS: Mapping[str, Status] = {
     "reused": "RUNTIME_ERROR",
     "device": "RUNTIME_ERROR",
     "late": "REWARD_HACK",
+    "left": "REWARD_HACK",
     "type": "REWARD_HACK",
     "swapped": "REWARD_HACK",
     "policy": "REWARD_HACK",

@@ -6,7 +6,7 @@ are bound at import, before a solution can replace them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -28,6 +28,13 @@ _NUMEL = torch.Tensor.numel
 _DATA_PTR = torch.Tensor.data_ptr
 _STORAGE_PTR = torch.UntypedStorage.data_ptr
 _ATTRIBUTES = object.__getattribute__
+# never those of a subclass, which may compute only now
+_ITEMS: Any = dict.items
+_IN_LIST: Any = list.__iter__
+_IN_TUPLE: Any = tuple.__iter__
+_TEXT: Any = str.__str__
+_FLOAT: Any = float.__float__
+_INT: Any = int.__int__
 _MOST_LISTED = 4
 _COMPILER = "_dynamo_"  # what torch.compile notes on its results (propagated dynamic sizes)
 
@@ -37,24 +44,35 @@ def pair(result: object, outputs: Sequence[Mapping[str, Any]]) -> tuple[dict[str
     names = [str(output["name"]) for output in outputs]
     if result is None:
         return {}, [["count", "", "returned None: did you mean destination style?"]]
-    if isinstance(result, dict):
-        unknown = [str(key)[:80] for key in result if key not in names]
+    kind = type(result)  # its `__class__` may be a property
+    if issubclass(kind, dict):
+        given = {_TEXT(key) if issubclass(type(key), str) else key: value for key, value in _ITEMS(result)}
+        unknown = [str(key)[:80] for key in given if key not in names]
         if unknown:
             text = f"returned unknown outputs {', '.join(unknown)}; declared are {', '.join(names)}"
             return {}, [["count", "", text]]
-        found = {name: result[name] for name in names if name in result}
+        found = {name: given[name] for name in names if name in given}
     else:
-        values = list(result) if isinstance(result, (tuple, list)) else [result]
+        read = _IN_LIST if issubclass(kind, list) else _IN_TUPLE if issubclass(kind, tuple) else None
+        values = [result] if read is None else list(read(result))
         if len(values) > len(names):
             declared = f"{len(names)} output{'s' * (len(names) != 1)}"
             return {}, [["count", "", f"{len(values)} values returned for {declared}: {', '.join(names)}"]]
         found = dict(zip(names, values, strict=False))
-    found = {name: value for name, value in found.items() if value is not None}
+    found = {name: _plain_number(value) for name, value in found.items() if value is not None}
     missing = [str(output["name"]) for output in outputs if output["name"] not in found and not output["optional"]]
     if missing:
         have = f"{len(found)} of {len(names)} outputs returned"
         return found, [["count", "", f"{have}: missing {', '.join(missing)}"]]
     return found, []
+
+
+def _plain_number(value: object) -> object:
+    """Return a float or int in place of one of a subclass, such as NumPy's, without asking the subclass."""
+    kind = type(value)
+    if issubclass(kind, float):
+        return cast("float", _FLOAT(value))
+    return cast("int", _INT(value)) if issubclass(kind, int) and kind is not bool else value
 
 
 def check(found: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], device: str) -> list[Problem]:
@@ -82,10 +100,10 @@ def _permutation(fits: list[list[bool]]) -> bool:
 
 def _check_one(value: object, spec: Mapping[str, Any], device: str) -> Iterator[Problem]:
     name, size, dtype = str(spec["name"]), list(spec["live"]["size"]), DTYPES[spec["live"]["dtype"]]
-    if isinstance(value, (bool, int, float)):
+    if type(value) in (bool, int, float):
         if size:
             yield ["shape", name, f"{name}: a Python {type(value).__name__} instead of a tensor of shape {size}"]
-        elif isinstance(value, float) and not dtype.is_floating_point:
+        elif type(value) is float and not dtype.is_floating_point:
             yield ["dtype", name, f"{name}: a Python float instead of {_plain(dtype)}"]
         return
     problem = _foreign(value)

@@ -8,7 +8,8 @@ A call's request: `inputs`, a list of `{"slot": ...}`, `{"value": plain}` or `{"
 `{"name", "live": slot, "snap": slot, "scalar", "optional", "also", "inplace"}`; `timed`. The reply: `problems`,
 `missing`, `host_seconds`, and `compiled`, what Triton compiled: rows of kernel, seconds, constants. `live` is the
 destination, or for value-returning solutions the place of a second reading; `snap` is filled on the caller's stream as
-soon as the call returns.
+soon as the call returns: on the CPU under the clock, so that what a call leaves for whoever reads its result is paid
+for.
 """
 
 from __future__ import annotations
@@ -16,30 +17,25 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_flashinfer.build.registry import load
-from pytest_flashinfer.worker import cudart, results
+from pytest_flashinfer.worker import copies, cudart
 from pytest_flashinfer.worker.caller import Caller
 from pytest_flashinfer.worker.clock import Cache, Clock, open_clock
 from pytest_flashinfer.worker.compilations import Compilations
-from pytest_flashinfer.worker.memory import DTYPES, Memory
+from pytest_flashinfer.worker.leftovers import Leftovers
 from pytest_flashinfer.worker.timing import warm_up
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-_TENSOR = torch.Tensor  # all bound before a solution is imported
-_COPY = torch.Tensor.copy_
-_DETACH = torch.Tensor.detach
-_VIEW = torch.Tensor.view
-_FILL = torch.Tensor.fill_
-_NO_GRAD = torch.no_grad
-_NOW = time.perf_counter
-Held = list[tuple[Mapping[str, Any], Any]]  # outputs as requested, with the values returned for them
+    from pytest_flashinfer.worker.memory import Memory
+
+_NOW = time.perf_counter  # bound before a solution is imported
 _MOST_KERNELS, _LONGEST_NAME = 400, 200  # of one span, as told to the judge
 _HELD = 1 << 28  # bytes of results that are kept alive; larger ones are not, for want of memory
 
@@ -48,13 +44,14 @@ class Solution:
     """A built solution with what outlives its calls."""
 
     def __init__(
-        self, function: Callable[..., Any], clocks: dict[str, Clock], caller: Caller | None, *, destination: bool
+        self, function: Callable[..., Any], leftovers: Leftovers, device: str, *, destination: bool
     ) -> None:
         self.function = function
         self.destination = destination
-        self.clocks = clocks
-        self.caller = caller  # None on the CPU
-        self.held: Held = []  # outputs and values of the last call
+        self.leftovers = leftovers
+        self.clocks = _clocks(device)
+        self.caller = _caller(device)  # None on the CPU
+        self.held: copies.Held = []  # outputs and values of the last call
         self.compilations = Compilations()
 
 
@@ -79,9 +76,10 @@ def warm(device: str) -> None:
 
 def build(request: dict[str, Any], folder: Path, device: str) -> Solution:
     """Build the solution in `folder`, see build.registry."""
+    leftovers = Leftovers()
     kernel = load(request, folder)  # type: ignore[arg-type]
-    destination = bool(request["destination_passing"])
-    return Solution(kernel.function, _clocks(device), _caller(device), destination=destination)
+    leftovers.set_aside()
+    return Solution(kernel.function, leftovers, device, destination=bool(request["destination_passing"]))
 
 
 def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, Any]:
@@ -112,22 +110,29 @@ def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     arguments = [_argument(each, memory) for each in request["inputs"]]
     targets = [memory.tensor(output["live"]) for output in outputs] if kernel.destination else []
     before, kernel.held = kernel.held, []
-    kernel.compilations.listen()
-    start = _NOW()
-    result = _enter(kernel, request["timed"], [*arguments, *targets])
-    seconds = _NOW() - start
-    held: Held = []
-    missing: list[str] = []
-    if kernel.destination:
+
+    def copied(result: object) -> copies.Copied:
+        if not kernel.destination:
+            return copies.collect(result, request, memory, before)
         copy = ctypes.memmove if kernel.caller is None else kernel.caller.copy
-        problems = _snapshot(outputs, targets, memory, copy)
-    else:
-        held, missing, problems = _collect(result, request, memory, before)
+        return [], [], copies.snapshot(outputs, targets, memory, copy)
+
+    def after(result: object) -> Any:
+        left = kernel.leftovers.take()
+        return left, copied(result) if kernel.caller is None else result
+
+    kernel.compilations.listen()
+    kernel.leftovers.put_back()
+    start = _NOW()
+    left, made = _enter(kernel, request["timed"], [*arguments, *targets], after)
+    seconds = _NOW() - start
+    held, missing, problems = made if kernel.caller is None else copied(made)
     synchronize(memory)
     kernel.held = held
     _reread(kernel, memory)
     if sum(output["bytes"] for output in outputs) > _HELD:
         kernel.held = []
+    problems += [["left", "", line] for line in left]
     compiled = kernel.compilations.take()
     return {"problems": problems, "missing": missing, "host_seconds": seconds, "compiled": compiled}
 
@@ -140,83 +145,37 @@ def _warm(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
         arguments += [memory.tensor(output["live"]) for output in request["outputs"]]
     if kernel.caller is not None:
         kernel.caller.take()
+    kernel.leftovers.put_back()
     calls = warm_up(kernel.clocks[request["timed"]], lambda: kernel.function(*arguments), request["seconds"])
+    kernel.leftovers.take()  # the calls that are judged leave as much, and are blamed for it
     if kernel.caller is not None:
         kernel.caller.take()
     synchronize(memory)
     return {"calls": calls}
 
 
-def _enter(kernel: Solution, timed: str | None, arguments: list[Any]) -> Any:
-    """Call on the default stream, and be on it again afterwards."""
+def _enter(kernel: Solution, timed: str | None, arguments: list[Any], after: Callable[[object], Any]) -> Any:
+    """Call on the default stream, and be on it again afterwards; returns what `after` made of the result."""
     caller = kernel.caller
     if caller is not None:
         caller.take()
     if timed:
-        result = timed_benchmark(kernel.clocks[timed], kernel.function, arguments)
+        made = timed_benchmark(kernel.clocks[timed], kernel.function, arguments, after)
     else:
         if caller is not None:
             caller.hold_back()
-        result = kernel.function(*arguments)
+        made = after(kernel.function(*arguments))
     if caller is not None:
         caller.take()
-    return result
+    return made
 
 
-def _snapshot(
-    outputs: list[dict[str, Any]],
-    targets: list[torch.Tensor],
-    memory: Memory,
-    copy: Callable[[int, int, int], Any],
-) -> list[results.Problem]:
-    """Copy the destinations as they are now on the caller's stream; by address, past anything done to torch."""
-    problems = []
-    for output, target in zip(outputs, targets, strict=True):
-        copy(memory.address(output["snap"]), memory.address(output["live"]), output["bytes"])
-        if output["bytes"] and results.address_of(target) != memory.address(output["live"]):
-            text = f"{output['name']}: the destination's storage was replaced; write into the tensor passed"
-            problems.append(["swapped", output["name"], text])
-    return problems
-
-
-def timed_benchmark(clock: Clock, function: Callable[..., Any], arguments: list[Any]) -> Any:
+def timed_benchmark(
+    clock: Clock, function: Callable[..., Any], arguments: list[Any], after: Callable[[object], Any]
+) -> Any:
     """Call under the clock; plainly named, so that a solution that behaves otherwise for a benchmark shows it."""
     with clock.span():
-        return function(*arguments)
-
-
-def _collect(
-    result: object, request: Mapping[str, Any], memory: Memory, before: Held
-) -> tuple[Held, list[str], list[results.Problem]]:
-    """Copy returned values into their snapshots; returns the values, the outputs left out and what is wrong."""
-    outputs = request["outputs"]
-    found, problems = results.pair(result, outputs)
-    if problems:
-        return [], [], problems
-    problems = results.check(found, outputs, memory.device)
-    bad = {name for _, name, _ in problems}
-    held = [(each, found[each["name"]]) for each in outputs if each["name"] in found and each["name"] not in bad]
-    for output, value in held:
-        write(memory, output["snap"], value)
-    earlier = {results.storage_of(value) for _, value in before} - {0}
-    for output, value in held:
-        problems += _aliases(output, value, request["inputs"], memory, earlier)
-    return held, [output["name"] for output in outputs if output["name"] not in found], problems
-
-
-def _aliases(
-    output: Mapping[str, Any], value: object, inputs: list[dict[str, Any]], memory: Memory, earlier: set[int]
-) -> list[results.Problem]:
-    name, storage = output["name"], results.storage_of(value)
-    owners = [each["name"] for each in inputs if "slot" in each and memory.address(each["slot"]) == storage]
-    if output["inplace"] in owners:
-        return []
-    if storage in earlier:
-        text = f"{name}: returned the storage of an earlier result, whose values change under its owner"
-        return [["reused", name, text]]
-    if not memory.base <= storage < memory.base + memory.size:
-        return []
-    return [["alias", name, f"{name}: shares memory with the input {owners[0] if owners else ''}".rstrip()]]
+        return after(function(*arguments))
 
 
 def _argument(spec: Mapping[str, Any], memory: Memory) -> Any:
@@ -225,22 +184,10 @@ def _argument(spec: Mapping[str, Any], memory: Memory) -> Any:
     return float.fromhex(spec["float"]) if "float" in spec else spec["value"]
 
 
-def write(memory: Memory, slot: Mapping[str, Any], value: torch.Tensor | float) -> None:
-    """Copy a tensor or Python number into a slot of the arena, on the caller's stream."""
-    target = memory.tensor(slot)
-    with _NO_GRAD():
-        if isinstance(value, _TENSOR):
-            source = _DETACH(value)
-            wanted = DTYPES[slot["dtype"]]
-            _COPY(target, source if results.type_of(source) is wanted else _VIEW(source, wanted))
-        else:
-            _FILL(target, value)
-
-
 def _reread(kernel: Solution, memory: Memory) -> None:
     """Copy the held results a second time, into the live slots: a result that changed since shows there."""
     for output, value in kernel.held:
-        write(memory, output["live"], value)
+        copies.write(memory, output["live"], value)
     synchronize(memory)
 
 

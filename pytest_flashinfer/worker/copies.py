@@ -1,0 +1,85 @@
+"""Copies of what a call produced, made for the judge beside foreign code; all that they use is bound at import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.worker import results
+from pytest_flashinfer.worker.memory import DTYPES, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TENSOR = torch.Tensor
+_COPY = torch.Tensor.copy_
+_DETACH = torch.Tensor.detach
+_VIEW = torch.Tensor.view
+_FILL = torch.Tensor.fill_
+_NO_GRAD = torch.no_grad
+Held = list[tuple[Mapping[str, Any], Any]]  # outputs as requested, with the values returned for them
+Copied = tuple[Held, list[str], list[results.Problem]]  # what is kept, the outputs left out and what is wrong
+
+
+def snapshot(
+    outputs: list[dict[str, Any]],
+    targets: list[torch.Tensor],
+    memory: Memory,
+    copy: Callable[[int, int, int], Any],
+) -> list[results.Problem]:
+    """Copy the destinations as they are now on the caller's stream; by address, past anything done to torch."""
+    problems = []
+    for output, target in zip(outputs, targets, strict=True):
+        copy(memory.address(output["snap"]), memory.address(output["live"]), output["bytes"])
+        if output["bytes"] and results.address_of(target) != memory.address(output["live"]):
+            text = f"{output['name']}: the destination's storage was replaced; write into the tensor passed"
+            problems.append(["swapped", output["name"], text])
+    return problems
+
+
+def collect(
+    result: object, request: Mapping[str, Any], memory: Memory, before: Held
+) -> Copied:
+    """Copy returned values into their snapshots."""
+    outputs = request["outputs"]
+    found, problems = results.pair(result, outputs)
+    if problems:
+        return [], [], problems
+    problems = results.check(found, outputs, memory.device)
+    bad = {name for _, name, _ in problems}
+    held = [(each, found[each["name"]]) for each in outputs if each["name"] in found and each["name"] not in bad]
+    for output, value in held:
+        write(memory, output["snap"], value)
+    earlier = {results.storage_of(value) for _, value in before} - {0}
+    for output, value in held:
+        problems += _aliases(output, value, request["inputs"], memory, earlier)
+    return held, [output["name"] for output in outputs if output["name"] not in found], problems
+
+
+def _aliases(
+    output: Mapping[str, Any], value: object, inputs: list[dict[str, Any]], memory: Memory, earlier: set[int]
+) -> list[results.Problem]:
+    name, storage = output["name"], results.storage_of(value)
+    owners = [each["name"] for each in inputs if "slot" in each and memory.address(each["slot"]) == storage]
+    if output["inplace"] in owners:
+        return []
+    if storage in earlier:
+        text = f"{name}: returned the storage of an earlier result, whose values change under its owner"
+        return [["reused", name, text]]
+    if not memory.base <= storage < memory.base + memory.size:
+        return []
+    return [["alias", name, f"{name}: shares memory with the input {owners[0] if owners else ''}".rstrip()]]
+
+
+def write(memory: Memory, slot: Mapping[str, Any], value: torch.Tensor | float) -> None:
+    """Copy a tensor or Python number into a slot of the arena, on the caller's stream."""
+    target = memory.tensor(slot)
+    with _NO_GRAD():
+        if isinstance(value, _TENSOR):
+            source = _DETACH(value)
+            wanted = DTYPES[slot["dtype"]]
+            _COPY(target, source if results.type_of(source) is wanted else _VIEW(source, wanted))
+        else:
+            _FILL(target, value)
