@@ -33,13 +33,15 @@ _CLOCKS = {"cupti": "device (CUPTI)", "events": "device (CUDA events)", "wall": 
 class Measurement:
     """`warm` are the calls ahead, `timed` those that count; a call that failed ends the list that it is in.
 
-    `card` is what the driver said of the card meanwhile, `waited` how long in seconds the card was not free.
+    `card` is what the driver said of the card meanwhile, `waited` how long in seconds the card was not free. `on_card`
+    says whether a card was timed.
     """
 
     warm: tuple[Call, ...]
     timed: tuple[Call, ...] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
     waited: float = 0.0
+    on_card: bool = False
 
     @property
     def calls(self) -> list[Call]:
@@ -48,8 +50,9 @@ class Measurement:
 
     @property
     def complete(self) -> bool:
-        """Whether no call failed."""
-        return bool(self.timed) and self.calls[-1].error is None
+        """Whether no call failed, and each has a time."""
+        timeless = any(each.kind == "clock" for result in self.results for each in result.violations)
+        return bool(self.timed) and self.calls[-1].error is None and not timeless
 
     @property
     def results(self) -> list[RunResult]:
@@ -93,7 +96,7 @@ class Measurement:
         """Why the clocks contradict each other, or `None`."""
         if not self.spans:
             return None
-        said = disagreement(self.spans, sum(result.round_trip for result in self.results))
+        said = disagreement(self.spans, sum(result.round_trip for result in self.results), on_card=self.on_card)
         idle = all(span.source == "cupti" and not span.seconds for span in self.spans)
         if said is None and idle and any(value.numel() for each in self.results for value in each.outputs.values()):
             return "there are outputs, and the device did nothing during any call"
@@ -125,7 +128,7 @@ def measure(
             waited = held.enter_context(session.card.turns.alone())
         facts = held.enter_context(session.card.watch.throttling())
         calls = tuple(kernel.run(timed, cache=cache, warm=first if warm_up else None))
-    return Measurement(warm, calls, facts, waited)
+    return Measurement(warm, calls, facts, waited, on_card=device.kind == "cuda")
 
 
 def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, ...]:

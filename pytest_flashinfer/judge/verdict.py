@@ -28,6 +28,7 @@ _VIOLATIONS: Mapping[str, Status] = {
     "device": "RUNTIME_ERROR",
     "late": "REWARD_HACK",
     "left": "REWARD_HACK",
+    "clock": "REWARD_HACK",
     "type": "REWARD_HACK",
     "swapped": "REWARD_HACK",
     "policy": "REWARD_HACK",

@@ -66,7 +66,7 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
 
 def mean(values: Iterable[float | None]) -> float:
     """Return the geometric mean of positive numbers: ratios of such means are means of the ratios."""
-    logarithms = [math.log(value) for value in values if value]
+    logarithms = [math.log(value) for value in values if value and 0 < value < math.inf]
     return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
 
 

@@ -50,12 +50,12 @@ class Result:
             workload=values.get("fib_workload"),
             outcome=values.get("fib_resumed", outcome),
             status=values.get("fib_gate") or values.get("status"),  # right, but not fast enough
-            latency=values.get("latency_s"),
-            speedup=values.get("speedup"),
-            roofline=values.get("roofline_share"),
+            latency=_positive(values.get("latency_s")),
+            speedup=_positive(values.get("speedup")),
+            roofline=_positive(values.get("roofline_share")),
             bound_share=values.get("bound_share"),
             message=text.partition("\n")[0],
-            reference=values.get("reference_s"),
+            reference=_positive(values.get("reference_s")),
             max_abs=values.get("max_abs"),
             compared=str(values.get("fib_compared", "")),
             details=text,
@@ -96,8 +96,8 @@ class Standing:
             (self.speedups, result.speedup),
             (self.rooflines, result.roofline),
         ):
-            if value is not None:
-                values.append(value)
+            if (known := _positive(value)) is not None:
+                values.append(known)
 
     @property
     def latency(self) -> float | None:
@@ -111,6 +111,11 @@ class Standing:
             return None
         mean = math.exp(sum(math.log(value) for value in self.speedups) / len(self.speedups))
         return mean, min(self.speedups), max(self.speedups)
+
+
+def _positive(value: float | None) -> float | None:
+    """Return a time or a ratio of times; `None` for what can be neither, from which no report shall break."""
+    return value if value is not None and 0 < value < math.inf else None
 
 
 def standings(results: Iterable[Result]) -> dict[str, list[Standing]]:

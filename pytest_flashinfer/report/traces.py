@@ -120,4 +120,4 @@ def _performance(facts: Mapping[str, Any]) -> Performance:
     latency = 1e3 * float(facts["latency_s"])
     reference = 1e3 * float(facts.get("reference_s", 0.0))
     roofline = {"roofline_ms": 1e3 * float(facts["roofline_s"])} if "roofline_s" in facts else {}
-    return Performance(latency, reference, reference / latency if reference else 0.0, roofline)
+    return Performance(latency, reference, reference / latency if reference and latency > 0 else 0.0, roofline)

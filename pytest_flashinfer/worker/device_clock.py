@@ -31,6 +31,7 @@ _AHEAD, _MARGIN = 2.0, 5e-6  # the head start is this much longer than the host'
 # has touched, and caches that others have used meanwhile, make a call's host part longer than that of one repeated
 _FADING = 0.8  # a slow call's share in the next head starts: one that is too short puts the host's pace into the span
 _NULL = 1e-6  # what a kernel that does nothing takes; events around it read some 2.5 us more
+_TICK = 1e-9  # seconds, below which a time is none
 _RATE, _OFFSET = 0.2, 3e-6  # by how much CUPTI and events may differ about one call: a share, and seconds
 
 
@@ -107,6 +108,7 @@ class DeviceClock:
         common = (taken.host_seconds, taken.event_seconds, taken.wall_seconds)
         if activity is None:
             seconds = max(taken.event_seconds - self._card.null_seconds, 0.0)
+            seconds = seconds if seconds >= _TICK else 0.0  # what subtracting leaves of nothing
             return Span(seconds, *common, source="events", note=self.fallback)
         outrun = taken.host_seconds > taken.ahead_seconds and len(activity.kernels) > 1
         span = Span(activity.seconds, *common, activity.kernels, activity.late, "cupti", activity.kernel_seconds)

@@ -19,6 +19,8 @@ Value = torch.Tensor | int | float | bool | str | None
 _CUT = 1000  # characters of one message
 _NAME = 60  # of a kernel, a parameter or its value
 _ROWS = 64  # compilations of one call
+_LEAST = 1e-9  # seconds: all clocks of a worker count in steps of that, or longer ones
+_LONGEST = 1e9  # seconds
 
 
 def argument(name: str, value: Value) -> dict[str, Any]:
@@ -58,9 +60,26 @@ def _name(value: object) -> str:
     return printable(str(value)[:_NAME]).replace("\n", " ")
 
 
+def no_time(reply: Mapping[str, Any]) -> list[Violation]:
+    """Say what in a reply cannot be a time: an honest clock gives finite ones of a nanosecond or more.
+
+    `seconds` may be 0 where a card's clock saw no activity; times for a cross-check may be 0, or left out on the CPU.
+    """
+    idle = reply.get("source") in ("cupti", "events")
+    least = {"host_seconds": _LEAST, "seconds": _LEAST, "event_seconds": 0.0, "wall_seconds": 0.0}
+    for key, smallest in least.items():
+        value = reply.get(key)
+        if key not in reply or (value is None and not smallest) or (idle and key == "seconds" and value == 0):
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not smallest <= value <= _LONGEST:
+            said = printable(repr(value)[:_NAME])
+            return [Violation("clock", "", f"the worker's clock says {said} for {key}, which is no time of a call")]
+    return []
+
+
 def span(reply: Mapping[str, Any]) -> Span:
-    """Return what a worker's clock said about one call."""
-    each = tuple(float(value) for value in as_list(reply.get("kernel_seconds")) if isinstance(value, (int, float)))
+    """Return what a worker's clock said about one call; what cannot be a time is 0, see `no_time`."""
+    each = tuple(map(_seconds, as_list(reply.get("kernel_seconds"))))
     source = reply.get("source")
     return Span(
         seconds(reply, "seconds"),
@@ -80,6 +99,9 @@ def _optional_seconds(reply: Mapping[str, Any], key: str) -> float | None:
 
 
 def seconds(reply: Mapping[str, Any], key: str) -> float:
-    """Return a duration of a reply, 0 where it is no number."""
-    value = reply.get(key)
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    """Return a duration of a reply, 0 where it is none."""
+    return _seconds(reply.get(key))
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and _LEAST <= value <= _LONGEST else 0.0

@@ -131,6 +131,7 @@ class Runner:
                 raise WorkerDied("sent garbage: not one span for each timed call", self.worker.take_log())
             for result, span in zip(results, spans, strict=True):
                 result.span = replies.span(span)
+                result.violations += replies.no_time({"host_seconds": None, "seconds": None, **span})
                 if result.span.late:
                     result.add_late(result.outputs)
         self._timed.clear()
@@ -210,6 +211,7 @@ class Runner:
             pristine.changes(may_modify), self._late(pristine), poison_left, before
         )
         result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
+        result.violations += replies.no_time({"host_seconds": reply.get("host_seconds")})
         if any(changed):
             nowhere = Violation("guard", "", "memory outside the outputs was written while it was being checked")
             result.violations += pristine.explain(may_modify) or [nowhere]

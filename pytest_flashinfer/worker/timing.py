@@ -53,18 +53,24 @@ def steady(earlier: float, now: float) -> bool:
     return abs(now - earlier) <= max(_STEADY * now, _STEP)
 
 
-def disagreement(spans: Sequence[Span], judge_seconds: float | None = None) -> str | None:
+def disagreement(spans: Sequence[Span], judge_seconds: float | None = None, *, on_card: bool = False) -> str | None:
     """Return why the clocks that timed `spans` contradict each other, or `None`.
 
     `judge_seconds` is how long the judge waited for all of `spans`, by its own clock. Medians are compared, so that
     one preempted call proves nothing. A contradiction means that the time cannot be trusted, not that it is wrong.
+    The clock of a card always has the events that others are checked by: with `on_card` no time stands without them.
     """
     total = sum(max(span.seconds, span.host_seconds) for span in spans)
     if judge_seconds is not None and total > judge_seconds + _SLACK:
         return f"the worker's clock says {total * 1e3:.3f} ms where the judge waited {judge_seconds * 1e3:.3f} ms"
     timed = [span for span in spans if span.event_seconds is not None and span.wall_seconds is not None]
-    if not timed:
-        return None
+    if on_card and (len(timed) < len(spans) or any(span.source == "wall" for span in spans)):
+        return "the worker's clock does not say what CUDA events say, as the clock of a card does"
+    return _against_events(timed) if timed else None
+
+
+def _against_events(timed: Sequence[Span]) -> str | None:
+    """Return why CUDA events and the device's being busy contradict the spans that have them, or `None`."""
     seconds, host = median(span.seconds for span in timed), median(span.host_seconds for span in timed)
     events = median(span.event_seconds or 0.0 for span in timed)
     wall = median(span.wall_seconds or 0.0 for span in timed)

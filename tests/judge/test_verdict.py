@@ -83,6 +83,7 @@ def test_problems_of_an_output(problem: str, status: str) -> None:
         ("input", "RUNTIME_ERROR"),
         ("late", "REWARD_HACK"),
         ("left", "REWARD_HACK"),
+        ("clock", "REWARD_HACK"),
         ("swapped", "REWARD_HACK"),
         ("unwritten", "INCORRECT_NUMERICAL"),
         ("count", "INCORRECT_SHAPE"),

@@ -20,6 +20,7 @@ from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.errors import CallFailed
 from pytest_flashinfer.worker.lock import LockedOut
 from pytest_flashinfer.worker.outcome import RunResult
+from pytest_flashinfer.worker.pristine import Violation
 from pytest_flashinfer.worker.turns import Turns
 from tests.judge.test_roofline import shipped
 
@@ -169,6 +170,19 @@ def test_the_clock_says_why_it_is_the_fallback():
 def test_outputs_without_device_work_are_not_believed():
     assert "the device did nothing" in Measurement((), (call(device=0.0), call(device=0.0))).contradiction
     assert Measurement((), (call(device=0.0, source="events"),)).contradiction is None
+
+
+def test_on_a_card_the_wall_clock_is_not_believed(session, cases):
+    found = measure(session, Kernel(10, source="wall"), cases, WORKLOAD)
+    assert "CUDA events" in found.contradiction
+
+
+def test_what_is_no_time_leaves_nothing_to_calculate_with():
+    without = call()
+    without.result.violations.append(Violation("clock", "", "the worker's clock says -1.0"))
+    found = Measurement((), (call(), without))
+    assert not found.complete
+    assert found.durations == []
 
 
 def timed(session, cases, kernel, **options):

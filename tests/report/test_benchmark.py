@@ -4,7 +4,7 @@ import pytest
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.report import benchmark
-from pytest_flashinfer.report.results import Result
+from pytest_flashinfer.report.results import Result, Standing
 
 
 def result(outcome="passed", status=None, **facts):
@@ -63,3 +63,14 @@ def test_a_file_is_replaced_as_a_whole(tmp_path):
     benchmark.write(path, [])
     assert path.read_text() == ""
     assert [each.name for each in path.parent.iterdir()] == ["results.jsonl"]
+
+
+@pytest.mark.parametrize("latency", [-1.0, 0.0, float("inf"), float("nan")])
+def test_what_is_no_time_breaks_no_report(latency):
+    facts = {"fib_definition": "d", "fib_solution": "s", "fib_author": "me", "fib_check": "test_speed"}
+    read = Result.from_properties([*facts.items(), ("latency_s", latency), ("speedup", latency)], "passed", "")
+    assert (read.latency, read.speedup) == (None, None)
+    row = Standing("s", "me")
+    row.add(result(latency=latency, speedup=latency))
+    assert (row.latency, row.speedup) == (None, None)
+    assert benchmark.mean([latency, 2.0, 8.0]) == pytest.approx(4.0)

@@ -59,6 +59,21 @@ def test_clocks_that_agree():
     assert disagreement(spans(1e-3, events=2.9e-3, wall=2.9e-3, host=2e-3)) is None  # the device waited for the host
     assert disagreement(spans(1e-3, events=1e-4, late=True)) is None  # a verdict of its own
     assert disagreement([Span(1e-3, 1e-3)]) is None
+    assert disagreement(spans(1e-3), on_card=True) is None
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        [Span(1e-6, 1e-6)],
+        [Span(1e-6, 1e-6, source="cupti")],
+        [Span(1e-6, 1e-6, 1e-6, None, source="cupti")],
+        [Span(1e-6, 1e-6, 1e-6, 1e-6, source="wall")],
+        [*spans(1e-3), Span(1e-6, 1e-6, source="cupti")],
+    ],
+)
+def test_a_card_s_time_does_not_stand_without_its_events(taken):
+    assert "CUDA events" in disagreement(taken, on_card=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""A worker that lies about its times: refused, and no report breaks over it."""
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from .repository import GOOD, Repository
+
+FORGED = """
+from pytest_flashinfer.worker.clock import Span, WallClock
+read = WallClock.read
+WallClock.read = lambda self: [{} for span in read(self)]
+"""
+SPANS = {
+    "negative": "Span(-1.0, -1.0)",
+    "tiny": "Span(5e-324, 5e-324)",
+    "zero": "Span(0.0, 0.0)",
+    "mixed": "Span(-1e308, 1e-300)",
+}
+
+
+@pytest.fixture
+def forged(pytester):
+    repository = Repository(pytester.path)
+    repository.define()
+    repository.sizes(4)
+    repository.solve()
+    for name, span in SPANS.items():
+        repository.solve(name, FORGED.format(span) + GOOD)
+    return repository
+
+
+def test_forged_spans_are_refused_and_every_report_is_written(forged):
+    files = ("--fib-results=r.jsonl", "--benchmark-json=b.json", "--fib-traces=t", "--fib-report=r.html")
+    done = forged.run("-k", "test_speed", *files)
+    outcomes = {name.partition("[")[2].partition("-")[0]: how for name, how in done.outcomes("test_speed").items()}
+    assert outcomes == dict.fromkeys(SPANS, "failure") | {"good": "passed"}
+    for name in SPANS:
+        [failed] = [case for case in done.cases if f"[{name}-" in case.name]
+        assert failed.message.startswith("REWARD_HACK: the worker's clock says ")
+    assert "kernels" in done.output
+    assert "INTERNALERROR" not in done.output
+    results = [json.loads(line) for line in (forged.root / "r.jsonl").read_text().splitlines()]
+    assert [each.get("status") for each in results].count("REWARD_HACK") == len(SPANS)
+    benchmarks = json.loads((forged.root / "b.json").read_text(), parse_constant=pytest.fail)["benchmarks"]
+    assert len(benchmarks) == 1
+    assert ET.parse(forged.root / "junit.xml")
+    assert (forged.root / "r.html").exists()
