@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -54,4 +55,5 @@ def _on_disk(entry: Entry, file: str) -> Path | None:
         return entry.path
     inner = folder / "solution"
     places = (inner / entry.solution.language / file, inner / file, folder / file)
-    return next((place for place in places if place.is_file()), None)
+    # the name is the solution's to choose, and Path raises where it is too long
+    return next((place for place in places if os.path.isfile(place)), None)  # noqa: PTH113

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,7 @@ def beside(path: Path, name: str) -> Path | None:
     names = [stem] if "/" in name or unsafe_path(name) else [stem, name]
     folders = [place.parent, place] if place.is_dir() else [place.parent]
     found = (folder / f"{each}{TRACE_SUFFIX}" for folder in folders for each in names)
-    return next((file for file in found if file.is_file()), None)
+    return next((file for file in found if os.path.isfile(file)), None)  # noqa: PTH113 - a name may be too long for Path
 
 
 def normalised(value: Any) -> tuple[Any, list[str]]:

@@ -154,6 +154,8 @@ def test_a_trace_lies_beside_its_solution(tmp_path):
     assert beside(place / "three", "x") == beside(place / "three/config.toml", "x") == place / "three.trace.json"
     assert beside(place / "four", "x") == place / "four/four.trace.json"
     assert beside(place / "two.py", "../a/one") is None
+    assert beside(place / "two.py", "x" * 5000) is None
+    assert beside(place / "two.py", "nul\0l") is None
 
 
 def test_convert_writes_openais_form(tmp_path):
