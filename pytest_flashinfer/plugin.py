@@ -37,12 +37,16 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_flashinfer.recording import Records
     from pytest_flashinfer.reporting import HtmlReport
     from pytest_flashinfer.session import FibSession
+    from pytest_flashinfer.strangers import Strangers
 
     settings = options.read(config)
+    strangers = Strangers(settings.solutions, settings.definitions, config.invocation_params.dir)
+    strangers.refuse(config)
     session = FibSession(config, settings)
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
     if session.runs_items:
         session.pool  # noqa: B018 - making it starts the processes, which import torch while pytest collects
+    config.pluginmanager.register(strangers, "flashinfer-strangers")
     records = Records(session)
     config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
