@@ -11,6 +11,7 @@ from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from contextlib import AbstractContextManager
 
     from pytest_flashinfer.data.model import Solution
     from pytest_flashinfer.report.progress import Progress
@@ -81,6 +82,10 @@ class UnderTest:
         """Return what was printed, and forget it."""
         log, self.log = self.log, ""
         return log
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Have the process stand still while something else is timed."""
+        return self.kernel.paused()
 
     def close(self) -> None:
         """End the process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ class Timing:
         self.session = session
         self.reference = reference
         self.flops = flops
+        self._solution: UnderTest | None = None  # that was timed
         self._attempts = 0
         self._measured = Measurement(())
         self._outcome = Outcome()
@@ -60,6 +62,7 @@ class Timing:
 
         Returns all calls, each of which is to be judged. Raises Failed where the time cannot be believed.
         """
+        self._solution = solution
         self._measured = self._believable(solution, cases, workload)
         calls = self._measured.calls
         if self._measured.complete and self._judged(cases, workload).failed:
@@ -167,7 +170,8 @@ class Timing:
 
     def _reference_seconds(self, cases: Cases, workload: Workload) -> list[float]:
         try:
-            return self._measure(self.reference, cases, workload).durations
+            with self._solution.paused() if self._solution is not None else nullcontext():  # it must not slow this down
+                return self._measure(self.reference, cases, workload).durations
         except Failed:  # it cannot be built as a solution is; the solution is not blamed
             return []
 

@@ -18,7 +18,7 @@ from pytest_flashinfer.worker.log import Log, printable
 from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_flashinfer.worker.nursery import Nursery
 
@@ -120,6 +120,12 @@ class Worker:
         except BaseException:  # an interrupt: the answer still to come would be taken for the next one
             self._kill()
             raise
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Have the process stand still, with all that it started, so that what else is timed has the machine."""
+        with self.nursery.stopped(self.number) if self.alive else contextlib.nullcontext():
+            yield
 
     def take_log(self) -> str:
         """Return what was printed since the last call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerTimedOut
@@ -103,6 +104,12 @@ class Kernel:
 
     def _outputs(self, case: Case) -> list[Output]:
         return [each for each in case.outputs if not (self.solution.destination_passing and each.inplace)]
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Have the process stand still, where there is one."""
+        with self._worker.paused() if self._worker is not None else contextlib.nullcontext():
+            yield
 
     @property
     def built(self) -> bool:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import environment
 from pytest_flashinfer.worker.errors import WorkerDied
+from pytest_flashinfer.worker.processes import standstill
 from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # The package is found by its own path and not by a folder on sys.path, which may be the root of a project.
@@ -48,6 +50,8 @@ class Nursery:
         self.search: list[str] | None = None  # the server's sys.path, once it is ready
         self.failed: dict[str, str] = {}
         self.gone = False
+        self._forking: set[int] = set()  # numbers of workers that were asked for and have no pid yet
+        self._pids: dict[int, int] = {}
         self._alive: dict[int, tuple[int, int]] = {}  # number of a worker to its pid and a pidfd
         self._killed: dict[int, Message] = {}
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
@@ -83,6 +87,7 @@ class Nursery:
         """Ask for a worker with the given socket and log; does not wait for it."""
         self.wait_ready()
         self._send({"do": "fork", "id": number, "policy": dict(policy), "fds": 2}, fds)
+        self._forking.add(number)
 
     def kill(self, number: int) -> Message:
         """Have a worker and all that descends from it killed; returns the report (`how`, `left`)."""
@@ -100,6 +105,16 @@ class Nursery:
         while number not in self.events and select.select([self.channel], [], [], 0)[0]:
             self.pump()
         return number in self.events
+
+    def stopped(self, number: int) -> AbstractContextManager[None]:
+        """Have a worker with all that it started stand still; one that has ended is no error.
+
+        Waits until every worker that was asked for is known, or it could be taken for a process that a worker left.
+        """
+        with contextlib.suppress(WorkerDied):
+            self._until(lambda: not self._forking, _KILL_SECONDS)
+            return standstill(self._pids.get(number, 0), self.process.pid, self._pids.values())
+        return contextlib.nullcontext()
 
     def pump(self) -> None:
         """Take in what the server has sent; raises WorkerDied where it is gone."""
@@ -137,10 +152,13 @@ class Nursery:
             return
         number = int(message["id"])
         if event == "started":
-            pid = int(message["pid"])
+            pid = self._pids[number] = int(message["pid"])
+            self._forking.discard(number)
             with contextlib.suppress(OSError):  # it may have ended, and been reaped, already
                 self._alive[number] = pid, os.pidfd_open(pid)
             return
+        self._pids.pop(number, None)
+        self._forking.discard(number)
         _pid, pidfd = self._alive.pop(number, (0, -1))
         if pidfd >= 0:
             os.close(pidfd)
@@ -149,6 +167,7 @@ class Nursery:
     def _abandon(self) -> None:
         """Kill the workers of a server that is gone: they should have died with it, unless they saw to it."""
         self.gone = True
+        self._pids.clear()
         for pid, pidfd in self._alive.values():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)

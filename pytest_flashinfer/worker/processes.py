@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+_LISTINGS = 100  # of the process table, while a tree that forks is being stopped
+_SETTLING = 1e-3  # seconds between two of them
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,39 @@ def orphans(parent: int, living: Iterable[int], rows: dict[int, Process]) -> lis
 
 def kill(pids: Iterable[int]) -> None:
     """Send SIGKILL to each; one that is gone already is no error."""
+    _signal(pids, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def standstill(leader: int, server: int, living: Iterable[int]) -> Iterator[None]:
+    """Stop `leader` and all that descends from it while the body runs; 0 stands for one that is gone.
+
+    What was left to the fork-server `server` is stopped as well, but none of the other workers in `living`, which are
+    all that there are, with what is theirs.
+    """
+    stopped: dict[int, None] = {}
+    others = {*living} - {leader}
+    try:
+        for _ in range(_LISTINGS):
+            rows = table()
+            own = [leader, *descendants(leader, rows)] if leader in rows else []  # never of 0, whose are all
+            found = dict.fromkeys((*own, *orphans(server, others, rows)))
+            new = [pid for pid in found if pid not in stopped and rows[pid].state != "Z"]
+            if not new and all(rows[pid].state in "TtZ" for pid in stopped if pid in rows):
+                break
+            stopped.update(dict.fromkeys(new))
+            _signal(new, signal.SIGSTOP)
+            time.sleep(_SETTLING)
+        yield
+    finally:
+        _signal(stopped, signal.SIGCONT)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to each; one that is gone, or belongs to somebody else by now, is no error."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def describe(status: int) -> str:

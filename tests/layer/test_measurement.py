@@ -38,13 +38,21 @@ class Kernel:
     """Takes the durations given, in microseconds, for its timed calls in turn; then the last one again."""
 
     solution = SimpleNamespace(name="good", language="python")
+    standing = False
 
     def __init__(self, *durations, fails_at=None, source="cupti"):
         self.durations = itertools.chain(durations, itertools.repeat(durations[-1]))
         self.asked, self.warmed, self.fails_at, self.source = [], [], fails_at, source
         self.took = {}
 
+    @contextlib.contextmanager
+    def paused(self):
+        self.standing = True
+        yield
+        self.standing = False
+
     def run(self, cases, *, cache=None, warm=None):
+        assert not self.standing
         cases = list(cases)
         self.asked.append((len(cases), cache))
         self.warmed.append(warm)
@@ -240,6 +248,22 @@ def test_what_is_unbelievable_once_is_measured_again(session, cases):
     kernel = Kernel(*[0.3] * 14, 2)
     assert facts(session, cases, kernel)["latency_s"] == pytest.approx(2 * US)
     assert cases.attempts == [0, 1], "each with contents of its own"
+
+
+def test_a_solution_stands_still_while_its_reference_is_timed(session, cases, monkeypatch):
+    session.reference_latency = lambda _path, _uuid, measured: measured()[0]
+    kernel, seen = Kernel(2), []
+
+    def run(self, todo, *, cache=None, warm=None):
+        seen.append((self is kernel, kernel.standing))
+        return whole(self, todo, cache=cache, warm=warm)
+
+    whole = Kernel.run
+    monkeypatch.setattr(Kernel, "run", run)
+    assert facts(session, cases, kernel)["reference_s"] == pytest.approx(20 * US)
+    assert {standing for own, standing in seen if own} == {False}
+    assert {standing for own, standing in seen if not own} == {True}
+    assert not kernel.standing
 
 
 def test_a_count_that_fails_costs_the_roofline_only(session, cases, monkeypatch):
