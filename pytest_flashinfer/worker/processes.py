@@ -84,7 +84,8 @@ def standstill(leader: int, server: int, living: Iterable[int]) -> Iterator[None
     try:
         for _ in range(_LISTINGS):
             rows = table()
-            own = [leader, *descendants(leader, rows)] if leader in rows else []  # never of 0, whose are all
+            known = leader in rows and rows[leader].parent == server  # not 0, whose are all, nor somebody's used pid
+            own = [leader, *descendants(leader, rows)] if known else []
             found = dict.fromkeys((*own, *orphans(server, others, rows)))
             new = [pid for pid in found if pid not in stopped and rows[pid].state != "Z"]
             if not new and all(rows[pid].state in "TtZ" for pid in stopped if pid in rows):
