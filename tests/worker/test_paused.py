@@ -82,7 +82,7 @@ def test_nobody_else_is_stopped(lab):
         assert not runners[1].run({"x": lab.randn(4, 8)}, [Y]).violations
 
 
-@pytest.mark.parametrize("leader", [0, 1, 1 << 30, os.getpid()])
+@pytest.mark.parametrize("leader", [0, 1, 1 << 30, os.getpid()], ids=["none", "init", "gone", "this"])
 def test_one_that_is_gone_takes_nobody_along(monkeypatch, leader):
     sent = []
     monkeypatch.setattr(processes, "_signal", lambda pids, number: sent.extend(pids))
