@@ -6,6 +6,7 @@ what the whole machine has in use.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import threading
@@ -76,7 +77,8 @@ def measure(root: Path) -> None:
 def used() -> int:
     """Return the MiB in use: on the card, else by all processes of this machine."""
     if ON_CARD:
-        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
+        card = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", f"--id={card}"]
         return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout)
     lines = Path("/proc/meminfo").read_text().splitlines()
     facts = {line.partition(":")[0]: int(line.split()[1]) for line in lines}

@@ -132,8 +132,7 @@ class FibSession:
         if self.device.kind == "cuda":
             from pytest_flashinfer.judge.asking import HANDLER
 
-            torch.zeros(1, device=str(self.device))  # a context of its own, while the others are still importing
-            pool.begin(HANDLER)
+            pool.begin(HANDLER, lambda: torch.zeros(1, device=str(self.device)))  # a context of this process's own
         return pool
 
     def under_test(self, key: str, definition: Definition, solution: Solution) -> UnderTest:

@@ -73,6 +73,14 @@ class Nursery:
         with contextlib.suppress(Disconnected):
             self.channel.send({"path": search, "preload": _PRELOAD})
 
+    @property
+    def ready(self) -> bool:
+        """Whether the server is known to have imported torch; waits for nothing."""
+        with contextlib.suppress(WorkerDied):
+            while self.search is None and not self.gone and select.select([self.channel], [], [], 0)[0]:
+                self.pump()
+        return self.search is not None
+
     def wait_ready(self) -> list[str]:
         """Wait until the server has imported torch; returns its `sys.path`. Raises WorkerDied where it cannot."""
         if self.gone:

@@ -17,7 +17,7 @@ from pytest_flashinfer.worker.nursery import Nursery
 from pytest_flashinfer.worker.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 SOLVE = "pytest_flashinfer.worker.solve"
 _RETRY_SECONDS = (0.1, 0.5, 2.0)
@@ -76,11 +76,19 @@ class Pool:
         if handler not in self._warm:
             self._warm[handler] = self._fork(handler)
 
-    def begin(self, handler: str) -> None:
-        """Have the first solution's process and one with `handler` get ready for the card at the same time."""
+    def begin(self, handler: str, meanwhile: Callable[[], object]) -> None:
+        """Have the first solution's process and one with `handler` get ready for the card at the same time.
+
+        `meanwhile` is done while they do, or, where they cannot be started yet, while the fork-server imports torch.
+        """
+        waiting = not self._nursery.ready
+        if waiting:
+            meanwhile()
         with contextlib.suppress(WorkerDied):  # whoever needs one says so
             self.warm()
             self.warm(handler)
+        if not waiting:
+            meanwhile()
 
     def quiet(self) -> None:
         """Wait until nothing is being prepared, so that no other process uses the card during a measurement.

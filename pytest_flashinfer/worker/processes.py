@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,7 +32,8 @@ def table() -> dict[int, Process]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - one call, no objects
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                text = Path(f"/proc/{name}/stat").read_bytes()
+                with open(f"/proc/{name}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - hundreds, at each kill
+                    text = file.read()
                 fields = text[text.rindex(b")") + 2 :].split()
                 rows[int(name)] = Process(int(name), int(fields[1]), int(fields[3]), fields[0].decode())
     return rows

@@ -10,11 +10,25 @@ from pytest_flashinfer.worker.pool import SOLVE, Pool
 def test_a_process_of_each_kind_is_begun_and_then_handed_out():
     pool = Pool("cpu")
     try:
-        pool.begin(HANDLER)
+        seen = []
+        pool.begin(HANDLER, lambda: seen.append(dict(pool._warm)))
         begun = dict(pool._warm)
+        assert seen == [{}]  # the fork-server was still importing torch
         assert set(begun) == {SOLVE, HANDLER}
         assert pool.worker(HANDLER, successor=False) is begun[HANDLER]
         assert pool.worker(SOLVE, successor=False) is begun[SOLVE]
+    finally:
+        pool.close()
+
+
+def test_nobody_waits_for_this_process_where_the_others_can_be_started():
+    pool = Pool("cpu")
+    try:
+        pool._nursery.wait_ready()
+        assert pool._nursery.ready
+        seen = []
+        pool.begin(HANDLER, lambda: seen.append(set(pool._warm)))
+        assert seen == [{SOLVE, HANDLER}]
     finally:
         pool.close()
 
@@ -27,6 +41,6 @@ def test_that_none_can_be_had_is_for_whoever_needs_one(monkeypatch):
 
     monkeypatch.setattr(pool, "warm", refuse)
     try:
-        pool.begin(HANDLER)
+        pool.begin(HANDLER, lambda: None)
     finally:
         pool.close()
