@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import subprocess
@@ -86,8 +87,17 @@ def test_the_judge_cannot_be_traced_or_its_descriptors_taken(lab):
     assert refused(lab, attach) == "value -1"
     steal = f"ctypes.CDLL(None).syscall(438, os.pidfd_open({os.getpid()}), 3, 0)"
     assert refused(lab, steal) == "value -1"
-    read = f"ctypes.CDLL(None).syscall(310, {os.getpid()}, ctypes.byref((ctypes.c_uint64 * 2)(id(1), 1)), 1, 0, 0, 0)"
-    assert refused(lab, read) == "value -1"
+    here = ctypes.create_string_buffer(b"the truth")
+    assert refused(lab, copied(os.getpid(), ctypes.addressof(here))) == "value -1"
+    own = "ctypes.addressof(c := ctypes.create_string_buffer(8))"
+    assert refused(lab, copied("os.getpid()", own)) == "value 8"  # it is not the call that fails
+
+
+def copied(pid, address):
+    """Return an expression that copies 8 bytes from a process; how many, or -1."""
+    mine = "(ctypes.c_uint64 * 2)(ctypes.addressof(b := ctypes.create_string_buffer(8)), 8)"
+    theirs = f"(ctypes.c_uint64 * 2)({address}, 8)"
+    return f"ctypes.CDLL(None).process_vm_readv({pid}, ctypes.byref({mine}), 1, ctypes.byref({theirs}), 1, 0)"
 
 
 @pytest.mark.skipif(landlock.abi() < 6, reason="signals are scoped from Landlock ABI 6 on")
