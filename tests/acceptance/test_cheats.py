@@ -69,7 +69,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[s
     """Run the whole corpus in one run of the plugin, as a user would; one bad solution must not spoil the next."""
     root = tmp_path_factory.mktemp("cheats")
     lay_out(root, RUNNABLE)
-    return run_plugin(root, processes, "--fib-timeout=2", "--fib-scope=full", "--fib-seconds=2")[0]
+    return run_plugin(root, processes, "--fib-timeout=2", "--fib-scope=full", "--fib-seconds=1")[0]
 
 
 @pytest.mark.parametrize("entry", RUNNABLE, ids=lambda entry: entry["file"])
