@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Drawn = tuple[dict[str, int], Recipe]
 Check = Callable[[Drawn], Exception | None]
-_SHARE = 0.25
+_SHARE = 0.25  # of the time that is left, which no single case may take
 SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 
 

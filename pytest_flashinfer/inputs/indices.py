@@ -186,12 +186,17 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
 
 
 def _stand_for_none(setting: Setting, name: str) -> list[int]:
-    """Return the ids that point at nothing: -1, and a scalar that the description names, as `ignore_index` is."""
+    """Return the ids that point at nothing: -1 if no constraint forbids it, and a scalar like `ignore_index`.
+
+    Both are named by the description.
+    """
     inputs = setting.contract.definition.inputs
     words = set(re.findall(r"\w+", inputs[name].description or ""))
     named = [each for each in words & inputs.keys() if inputs[each].shape is None and re.search("ignore|pad", each)]
     values = [setting.env.get(each, scalars.usual(setting.contract, each, setting.env)) for each in sorted(named)]
-    return [-1] * setting.plan.roles[name].padded + [value for value in values if isinstance(value, int)]
+    low = setting.limits(name)[0]
+    unused = setting.plan.roles[name].padded and (low is None or low < 0)
+    return [-1] * unused + [value for value in values if isinstance(value, int)]
 
 
 def _nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConflict:

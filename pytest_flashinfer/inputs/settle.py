@@ -57,9 +57,9 @@ def _needs(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[t
     yield from _allowing_zero(contract, plan, env)
     for name, role in plan.roles.items():
         trees = contract.dims[name] or ()
-        shape = [size(tree, env) or 0 for tree in trees]
         if role.limit is None or not trees:
             continue
+        shape = [size(tree, env) or 0 for tree in trees]
         if role.kind in {"page_ids", "slots", "page_table"}:
             yield from _at_least(role.limit, _product(shape), env)
         elif role.kind in {"expert_ids", "packed_experts"}:

@@ -46,8 +46,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     `inputs`: tensors, numbers or `None` by name, in the order of the parameters. `operands="exact"` gives no credit for
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
     drawn at random; their distribution is read instead. `native`: run it natively only; with `bounded` off no bound is
-    found then. `plain`: what a native run
-    gives, if that is known. Raises `InvalidReferenceError`.
+    found then. `plain`: what a native run gives, if that is known. Raises `InvalidReferenceError`.
     """
     run = Reference(reference, inputs, outputs, style, seed)
     clock = time.perf_counter()

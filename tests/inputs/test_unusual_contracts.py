@@ -46,6 +46,15 @@ def test_minus_one_is_drawn_where_the_description_means_padding(words, padded):
     assert int(ids.min()) >= -1
 
 
+def test_minus_one_is_not_drawn_where_a_constraint_forbids_it():
+    ids = tensor("n", "int64", description="Token of each row; -1 was replaced before.")
+    definition = define(
+        "embedding", axes(n=None, vocab=50, h=4), {"table": tensor("vocab h"), "token_ids": ids}, {"y": tensor("n h")},
+        NOTHING, "token_ids.min().item() >= 0",
+    )  # fmt: skip
+    assert all(int(inputs["token_ids"].min()) >= 0 for inputs in made(definition, {"n": 40}))
+
+
 def test_a_value_to_ignore_is_among_the_labels_that_name_it():
     ignore = tensor(None, "int64", description="Label of rows that do not count; default -100.")
     definition = embedding("Labels; rows with ignore_index do not count.", "labels", ignore_index=ignore)
