@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
+
+from pytest_flashinfer.build.interpreter import _remembering
 
 SCRIPT = """
 import torch, triton, triton.language as tl
@@ -36,3 +39,45 @@ def test_narrowing_rounds_to_nearest() -> None:
     command = [sys.executable, "-c", textwrap.dedent(SCRIPT)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+class _Interpreter:
+    """As much of Triton's module as `repair` needs to replace its search."""
+
+    def __init__(self):
+        self.asked = 0
+        self.tl = SimpleNamespace(core=SimpleNamespace(is_builtin=self.is_builtin))
+
+    def is_builtin(self, member):
+        self.asked += 1
+        return getattr(member, "builtin", False)
+
+    @staticmethod
+    def _patch_attr(owner, name, _member, builder):
+        setattr(owner, name, builder)
+
+
+def _builtin():
+    def function():
+        pass
+
+    function.builtin = True
+    return function
+
+
+def test_functions_of_the_language_are_replaced_each_time_and_looked_for_once() -> None:
+    interpreter, owner = _Interpreter(), SimpleNamespace(add=_builtin(), other=1)
+    patch = _remembering(interpreter)
+    originals = dict(vars(owner))
+    patch(owner, "replaced")
+    assert (owner.add, owner.other) == ("replaced", 1)
+    patch(owner, "nested")
+    assert owner.add == "replaced", "as long as it is replaced it is left alone"
+    vars(owner).update(originals)
+    interpreter.asked = 0
+    patch(owner, "again")
+    assert owner.add == "again"
+    assert interpreter.asked == 1
+    owner.late = _builtin()
+    patch(owner, "found")
+    assert (owner.add, owner.late) == ("again", "found")
