@@ -67,9 +67,10 @@ def visible_device(environ: Mapping[str, str], device: str) -> dict[str, str]:
     """Return the variables that make `device` (`cpu`, `cuda`, `cuda:N`) the only card of a worker, its `cuda:0`."""
     if device == "cpu":
         # Idle threads that spin would take the judge's core; the two never compute at the same time. OpenBLAS, which
-        # the interpreter's small products go through, cannot be told to wait quietly.
-        quiet = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1"}
-        return {"TRITON_INTERPRET": "1", **{name: environ.get(name, value) for name, value in quiet.items()}}
+        # the interpreter's small products go through, cannot be told to wait quietly. A temporary of 100 MB in small
+        # pages takes longer to get than to fill.
+        usual = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1", "THP_MEM_ALLOC_ENABLE": "1"}
+        return {"TRITON_INTERPRET": "1", **{name: environ.get(name, value) for name, value in usual.items()}}
     index = int(device.partition(":")[2] or 0)
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     cards = [card.strip() for card in listed.split(",")] if listed else []
