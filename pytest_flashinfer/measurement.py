@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.runner import Cache, RunResult
 
 # Seconds of a call and how often it is timed above them: an interpreted kernel's, or a long reference's, say.
-ROUNDS = {"cpu": {0.0: 5, 0.1: 1}, "cuda": {0.0: 10, 5e-3: 4, 0.1: 2}}
+ROUNDS = {"cpu": {0.0: 5, 0.02: 3, 0.1: 1}, "cuda": {0.0: 10, 5e-3: 4, 0.1: 2}}
 LARGE_BYTES = 1 << 28  # cases above this size are timed in fewer rounds: each has an output to keep and to judge
 LARGE_ROUNDS = 4
 SLOW = 0.1  # seconds of a call after which another one is no warmer
