@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
 
 from pytest_flashinfer.inputs.recipe import Recipe
 
@@ -83,9 +84,6 @@ class Search:
     def _outcome(self, drawn: Drawn) -> Exception | None:
         text = _text(drawn)
         if text not in self._known:
-            if self._late():
-                self.outcome.out_of_time = True
-                return None  # hypothesis sees a pass and ends; what is known stays known, so nothing looks flaky
             start = time.monotonic()
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
@@ -112,7 +110,7 @@ class Search:
     def _simplify(self) -> None:
         """Step to a simpler case as long as one fails; what hypothesis shrank by choices ends small in sizes too."""
         while self.outcome.smallest is not None and not self._late():
-            simpler = self.simpler(self.outcome.smallest)
+            simpler = takewhile(lambda _: not self._late(), self.simpler(self.outcome.smallest))
             failing = next((drawn for drawn in simpler if self._outcome(drawn) is not None), None)
             if failing is None:
                 return
@@ -121,7 +119,8 @@ class Search:
     def _draw(self, examples: int) -> None:
         """Let hypothesis draw cases and shrink what fails; the last failure it replays is the smallest.
 
-        What `check` raises is about no case: hypothesis, which would try it on others, ends without.
+        What `check` raises is about no case: hypothesis, which would try it on others, ends without. It ends where time
+        is up too, without drawing what nobody will check.
         """
         import hypothesis
 
@@ -141,11 +140,14 @@ class Search:
         )
         @hypothesis.given(self.strategy)
         def every(drawn: Drawn) -> None:
+            if self._late() and _text(drawn) not in self._known:  # what is known stays known: nothing looks flaky
+                self.outcome.out_of_time = True
+                raise SkipTest("time is up")
             if self._ends(drawn, raised):
                 raise CaseFailed
 
         seeded = every if self.seed is None else hypothesis.seed(self.seed)(every)
-        with suppress(CaseFailed):
+        with suppress(CaseFailed, SkipTest):
             seeded()
         if raised:
             raise raised[0]

@@ -133,8 +133,7 @@ class SizeSearch:
             pytest.skip(str(error))
         finally:
             self.progress.clear()
-        for name, value in (("tried", found.tried), ("out_of_time", found.out_of_time)):
-            Record(self.item).set(name, value)
+        self._note_end(found)
         self._note_compiled(self.compiled[known:], pace, failed=found.failure is not None)
         if found.failure is not None:
             raise self._explained(found)
@@ -162,6 +161,14 @@ class SizeSearch:
         self.item.add_report_section("call", "compilations", text)
         if not failed and compiling.is_wasteful(compiled, pace.cases, pace.seconds):
             self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))
+
+    def _note_end(self, found: Outcome) -> None:
+        """Keep how far the search came; where time ended it, hypothesis does not tell its statistics."""
+        for name, value in (("tried", found.tried), ("out_of_time", found.out_of_time)):
+            Record(self.item).set(name, value)
+        if found.out_of_time and not hasattr(self.item, "hypothesis_statistics"):
+            text = f"{self.item.nodeid}:\n\n  - Stopped because time was up, after {found.tried} cases\n"
+            self.item.hypothesis_statistics = text  # type: ignore[attr-defined]
 
     def _note_statistics(self, statistics: Any) -> None:
         """Keep what --hypothesis-show-statistics shows where hypothesis' own plugin looks for it."""

@@ -134,6 +134,14 @@ def test_time_that_ran_out_is_said(clock):
     assert not run(Kernel(clock=clock), *range(20), seconds=50, examples=20).out_of_time
 
 
+def test_nothing_is_drawn_once_time_is_up(clock):
+    kernel, drawn = Kernel(clock=clock), []
+    counted = DRAWS.map(lambda one: drawn.append(one) or one)
+    outcome = Search(kernel, [], counted, less, 100, 5.0, seed=1).run()
+    assert outcome.out_of_time
+    assert outcome.tried <= len(drawn) < 20
+
+
 def test_building_is_not_taken_from_the_time(clock):
     """The first case waits until processes have started and the solution is built."""
     kernel = Kernel(9, clock=clock, seconds=[1000.0])

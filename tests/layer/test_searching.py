@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -208,6 +209,13 @@ def test_statistics_are_where_hypothesis_looks_for_them():
     search(item=item, examples=200).run(lambda axes, recipe, *, repeat: None)
     assert item.hypothesis_statistics.startswith("a.json::test_sizes[s]:")
     assert "generate phase" in item.hypothesis_statistics
+
+
+def test_statistics_say_that_time_was_up():
+    item = Item()
+    search(item=item, examples=10_000, seconds=0.05).run(lambda axes, recipe, *, repeat: time.sleep(0.01))
+    assert item.hypothesis_statistics.startswith("a.json::test_sizes[s]:")
+    assert "Stopped because time was up" in item.hypothesis_statistics
 
 
 @pytest.mark.parametrize("error", [InputsError("no such page"), ReferenceFailed("the reference: odd")])
