@@ -214,12 +214,16 @@ def test_the_first_timing_in_a_fresh_process_is_quick():  # a worker opens its c
 def test_one_measurement_of_a_small_kernel_is_quick(clock):
     x = torch.ones(4096, device="cuda")
     measure(clock, lambda: x.mul_(1.0))
-    start = time.perf_counter()
-    for _ in range(20):
-        with clock.span():
-            x.mul_(1.0)
-    clock.read()
-    assert time.perf_counter() - start < 4e-3
+
+    def seconds():
+        start = time.perf_counter()
+        for _ in range(20):
+            with clock.span():
+                x.mul_(1.0)
+        clock.read()
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(5)) < 4e-3
 
 
 def test_a_solution_that_profiles_itself_is_timed_by_events(clock, spin):
