@@ -142,6 +142,10 @@ class Catalogue:
         faults = [fault for fault in self.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
         return [str(fault) for fault in faults]
 
+    def unreadable(self) -> list[Fault]:
+        """Return the faults of solution files that cannot be read, and belong to no definition therefore."""
+        return self.dataset.unreadable_solutions()
+
     def warnings(self) -> list[str]:
         """Return what is not run although it was named: places without solutions, solutions without a definition."""
         found = [loaded.path for loaded in self.dataset.solutions]
@@ -151,7 +155,9 @@ class Catalogue:
             for place in self.options.solutions
             if not any(place == path or place in path.parents for path in found)
         ]
-        unknown = sorted(self.dataset.unknown_solutions(), key=lambda fault: "did you mean" not in fault.message)
+        known = set(self.unreadable())  # they fail
+        unknown = [fault for fault in self.dataset.unknown_solutions() if fault not in known]
+        unknown.sort(key=lambda fault: "did you mean" not in fault.message)
         if unknown:
             more = [f"and {len(unknown) - SHOWN} more"] if len(unknown) > SHOWN else []
             lines.append("\n".join(["solutions that are not run:", *map(str, unknown[:SHOWN]), *more]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,6 @@ MANY_OBJECTS = 500_000  # that a collection has made, above which later searches
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.session import FibSession
@@ -74,7 +74,9 @@ class FlashInferPlugin:
         self.session = session
         self.tracer: Tracer | None = None
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
-            config.args = [str(path) for path in session.options.definitions]
+            folders = [str(path) for path in session.options.definitions]
+            asked = any(dormant.from_line(config, option) is not None for option in declarations.DECLARATIONS)
+            config.args = folders if asked else _joined(config.args, folders)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
@@ -99,6 +101,14 @@ class FlashInferPlugin:
 
         return DefinitionFile.from_parent(parent, path=file_path)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Have solution files that nobody can read fail: without them, who reads an exit code would think they ran."""
+        if session.config.args_source is not pytest.Config.ArgsSource.ARGS:
+            from pytest_flashinfer.unreadable import unreadable
+
+            items += unreadable(session)
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Give every check of `checks.py` its solutions and workloads."""
         from pytest_flashinfer.collect import DefinitionFile, parametrize
@@ -115,8 +125,11 @@ class FlashInferPlugin:
         if not hasattr(session.config, "workerinput") and (refused := self.session.catalogue.refused()):
             raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
-            for text in self.session.catalogue.warnings():
-                session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+            try:
+                for text in self.session.catalogue.warnings():
+                    session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+            except pytest.PytestWarning as error:  # -W error
+                raise pytest.UsageError(str(error)) from None
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Know whose exit code it is."""
@@ -183,3 +196,9 @@ class FlashInferPlugin:
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""
         self.session.close()
+
+
+def _joined(args: list[str], folders: list[str]) -> list[str]:
+    """Return what pytest would collect anyway, and the folders that are not below one of those places."""
+    places = [Path(arg.partition("::")[0]).resolve() for arg in args]
+    return [*args, *(each for each in folders if not any(Path(each).resolve().is_relative_to(at) for at in places))]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 CHOSEN = 2
 CANDIDATES = 6
 GROWTH = 32  # a chosen workload has at most this many times the elements of the smallest one,
-SMALL = 1 << 12  # or this many elements
+SMALL = 1 << 16  # or this many elements
 LARGEST = 3 << 23  # elements of a definition at its smallest sizes
 ELEMENTS = 1 << 24  # of the chosen workloads together; the smallest one is taken whatever its size
 

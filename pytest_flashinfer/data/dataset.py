@@ -178,6 +178,10 @@ class DataSet:
                 found.extend(loaded.faults)
         return unique(found)
 
+    def unreadable_solutions(self) -> list[Fault]:
+        """Say what is wrong with solutions that cannot be read, and neither say nor show by their folder what for."""
+        return [fault for loaded in self._solutions_by_definition.get("", ()) for fault in loaded.faults]
+
     def _hint(self, name: str) -> str:
         for path in self._definition_files:
             loaded = self.load(path)

@@ -153,7 +153,7 @@ def _distance(judge: Exact | Values, at: int, error: float) -> str:
 
 def _counts(judge: Exact | Values, tally: Tally, total: int) -> str:
     bad = tally.bad + tally.special
-    line = f"{bad} of {total} elements miss ({bad / total:.3g} of them)" if total else "no elements"
+    line = f"{bad} of {total} elements miss ({100 * bad / total:.3g} %)" if total else "no elements"
     if tally.special:
         line += f", {tally.special} of them not finite on one side"
     if floats.is_float(judge.truth.dtype):

@@ -151,7 +151,7 @@ def _value(name: str, value: Any, where: str) -> Any:
     try:
         number = float(text)
     except ValueError:
-        raise ToleranceError(f"{where}: {name} is a number") from None
+        raise ToleranceError(f"{where}: {name} needs a number, not {text!r}") from None
     share = name in ("required_matched_ratio", "cosine")
     if not number >= 0 or (share and number > 1):
         raise ToleranceError(f"{where}: {name} is {'between 0 and 1' if share else 'zero or positive'}")

@@ -58,6 +58,8 @@ class Kernel:
         try:
             self._worker.build(self.request, self.folder, self.build_timeout)
         except (BuildFailed, WorkerDied, WorkerTimedOut) as error:
+            if not isinstance(error, BuildFailed):
+                error.detail += ", while it was built or imported"
             self._failure = error
             self.close()
             raise

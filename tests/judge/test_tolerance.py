@@ -29,7 +29,7 @@ def test_words_with_and_without_an_output() -> None:
         ("cosine=1.5", "between 0 and 1"),
         ("equal_nan=maybe", "true or false"),
         ("comparison=fuzzy", "one of auto, exact"),
-        ("atol=tight", "is a number"),
+        ("atol=tight", "needs a number, not 'tight'"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, words: str) -> None:

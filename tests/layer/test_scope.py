@@ -67,4 +67,5 @@ def test_what_is_chosen(workloads, random):
 
 def test_small_ones_are_taken_however_much_smaller_the_smallest_is():
     assert sizes(smoke(ROWS, [workload(1), workload(200)])) == [1, 200]
-    assert sizes(smoke(ROWS, [workload(1), workload(2000)])) == [1]
+    assert sizes(smoke(ROWS, [workload(1), workload(2000)])) == [1, 2000]
+    assert sizes(smoke(ROWS, [workload(1), workload(50_000)])) == [1]

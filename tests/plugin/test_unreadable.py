@@ -1,0 +1,50 @@
+"""A solution file that nobody can read fails, wherever it lies: a run that leaves it out must not look complete."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "processes"])
+def test_a_broken_file_in_a_folder_fails_by_itself(pytester, repository, options):
+    repository.solve("good")
+    pytester.path.joinpath("solutions/bad.json").write_text('{"name": "bad"\n "definition": "scale_add_h8"}')
+    result = pytester.runpytest_subprocess("--fib-solutions=solutions", "--junitxml=j.xml", "-k", "schema", *options)
+    result.assert_outcomes(passed=1, failed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*solutions/bad.json:1:15: not JSON: missing comma*"])
+    result.stdout.fnmatch_lines(["FAILED solutions/bad.json::test_schema*"])
+    result.stdout.no_fnmatch_line("*solutions that are not run*")
+    assert ET.parse(pytester.path / "j.xml").getroot().find("testsuite").get("failures") == "1"
+
+
+def test_it_is_chosen_by_its_name(pytester, repository):
+    repository.solve("good")
+    pytester.path.joinpath("solutions/bad.json").write_text("{")
+    pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "good and correct").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "bad").assert_outcomes(failed=1)
+
+
+def test_a_broken_file_in_the_folder_of_its_definition_fails_there(pytester, repository):
+    place = pytester.path / "solutions/scale_add_h8"
+    place.mkdir(parents=True)
+    place.joinpath("bad.json").write_text("{")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "schema")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["FAILED definitions/*::test_schema*"])
+
+
+def test_an_ini_key_leaves_other_tests_in_the_run(pytester, repository):
+    pytester.makeini("[pytest]\nfib_definitions = definitions\nfib_device = cpu")
+    pytester.makepyfile(test_own="def test_own(): pass")
+    result = pytester.runpytest_inprocess("--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*scale_add_h8.json::test_schema"])
+    result.stdout.fnmatch_lines(["test_own.py::test_own"])
+    assert str(result.stdout).count("::test_schema") == 1
+
+
+def test_warnings_as_errors_end_in_one_line(pytester, repository):
+    repository.solve("lost", of="nothing_like_it")
+    result = pytester.runpytest_subprocess("--fib-solutions=solutions", "--collect-only", "-W", "error")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *solutions that are not run*"])
