@@ -146,8 +146,11 @@ class Catalogue:
         """Return the faults of solution files that cannot be read, and belong to no definition therefore."""
         return self.dataset.unreadable_solutions()
 
-    def warnings(self) -> list[str]:
-        """Return what is not run although it was named: places without solutions, solutions without a definition."""
+    def warnings(self, *, failing: bool = True) -> list[str]:
+        """Return what is not run although it was named: places without solutions, solutions without a definition.
+
+        `failing`: solutions that cannot be read fail as items of their own, so that nobody need be warned of them.
+        """
         found = [loaded.path for loaded in self.dataset.solutions]
         lines = [
             f"--fib-solutions: no solution in {place}: a solution is a .json file, a folder with a config.toml,"
@@ -155,7 +158,7 @@ class Catalogue:
             for place in self.options.solutions
             if not any(place == path or place in path.parents for path in found)
         ]
-        known = set(self.unreadable())  # they fail
+        known = set(self.unreadable()) if failing else set()
         unknown = [fault for fault in self.dataset.unknown_solutions() if fault not in known]
         unknown.sort(key=lambda fault: "did you mean" not in fault.message)
         if unknown:

@@ -82,7 +82,7 @@ def inputs(
 
 
 def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSession, reference: Answers) -> Inputs:
-    from pytest_flashinfer.making import DefaultInputs
+    from pytest_flashinfer.default_inputs import DefaultInputs
     from pytest_flashinfer.own_inputs import OwnInputs
 
     own = OwnInputs(definition, reference) if definition.init or definition.custom_inputs else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_flashinfer.judge.tolerance import Tolerance
-    from pytest_flashinfer.judge.truth import Truth
+    from pytest_flashinfer.judge.truth import OutputTruth, Truth
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
     from pytest_flashinfer.worker.runner import RunResult
@@ -153,18 +153,20 @@ class Compare:
     def _comparisons(self, result: RunResult, case: Case, truth: Truth) -> Sequence[Comparison]:
         malformed = {each.tensor for each in result.violations if each.kind in _MALFORMED}
         declared = case.definition.outputs
-        return [
+        found = [
             compare(
                 _beside(output.native, result.outputs.get(name)),
                 output,
                 self.tolerance,
                 equal_nan=truth.nan_inputs,
                 inputs=case.values,
+                ranked=_is_ranked(output, truth),
             )
             for name, output in truth.outputs.items()
             if name not in malformed and "" not in malformed
             if name in result.outputs or not declared[name].optional
         ]
+        return [each if each.ok else _with_poison(each, result.unwritten.get(each.output)) for each in found]
 
     def _refuse_vacuous(self, call: Call, truth: Truth) -> None:
         """Raise Failed where a cheap answer to a listed workload would pass; looked at once for all solutions."""
@@ -190,6 +192,22 @@ class Compare:
 def _beside(native: torch.Tensor | None, value: torch.Tensor | None) -> torch.Tensor | None:
     """Return an output where the truth is: large ones wait on the host."""
     return value if native is None or value is None else value.to(native.device)
+
+
+def _is_ranked(output: OutputTruth, truth: Truth) -> bool:
+    """Whether another output holds a value for each of these ids, so that their order is not free."""
+    native = output.native
+    others = (each.native for each in truth.outputs.values() if each is not output)
+    return native is not None and any(
+        other is not None and other.is_floating_point() and other.shape == native.shape for other in others
+    )
+
+
+def _with_poison(found: Comparison, unwritten: str | None) -> Comparison:
+    """Return a failure that says which rows nobody wrote: where all bits are a value, single ones show nothing."""
+    if not unwritten or unwritten[0].isdigit():
+        return found
+    return replace(found, lines=(*found.lines, f"{found.output}: {unwritten}: poison is left there"))
 
 
 def _accepted(found: Comparison) -> Comparison:

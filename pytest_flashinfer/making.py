@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.data.constants import open_constants, shown
+from pytest_flashinfer.default_inputs import moved, tensor_shapes
 from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
-from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import variant
 from pytest_flashinfer.kept import Kept
@@ -21,38 +21,13 @@ from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.judge.answers import Answers
-    from pytest_flashinfer.own_inputs import OwnInputs
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
 SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
 LARGEST_BYTES = 1 << 30  # the inputs of cases above this size are held twice and no more
-
-
-@dataclass(frozen=True)
-class DefaultInputs:
-    """The maker that follows the contract; `root` is where the data set's stored tensors lie.
-
-    `own` makes those that the definition has code for; what it makes decides sizes.
-    """
-
-    definition: Definition
-    device: str
-    root: Path | None
-    own: OwnInputs | None = None
-
-    def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
-        """Return the inputs by name. Raises the errors of inputs/errors.py."""
-        given = {} if self.own is None else self.own(axes, recipe, workload)
-        given = {name: _moved(value, self.device) for name, value in given.items()}
-        if given and workload is None:
-            axes = {**axes, **shown(self.definition, _shapes(given))}
-        return make_inputs(
-            self.definition, axes, recipe, device=self.device, workload=workload, root=self.root, given=given
-        )
 
 
 @dataclass(frozen=True)
@@ -129,7 +104,7 @@ class Cases:
         try:
             values = self._once(axes, recipe, workload, "first", lambda: self.inputs(axes, recipe, workload))
             if waiting or self._made:
-                axes = solve_axes(self.definition, {**axes, **shown(self.definition, _shapes(values))})
+                axes = solve_axes(self.definition, {**axes, **shown(self.definition, tensor_shapes(values))})
         except Unsatisfiable as error:
             if waiting:
                 raise Unbound(f"axis `{waiting[0]}` is a constant without a value: {error}") from error
@@ -217,9 +192,9 @@ class Cases:
             return {}
         recipe = replace(case.recipe, seed=self._derive(f"{case.recipe.seed} {name}"))
         made = own(case.axes, recipe, case.workload)
-        made = {key: _moved(value, own.reference.pool.device) for key, value in made.items()}
+        made = {key: moved(value, own.reference.pool.device) for key, value in made.items()}
         known = {key: case.values[key] for key in made}
-        return made if _shapes(made) == _shapes(known) else {}
+        return made if tensor_shapes(made) == tensor_shapes(known) else {}
 
     def _derive(self, what: str) -> int:
         """Return a seed of 32 bits that follows from the run's seed and a purpose."""
@@ -236,14 +211,6 @@ def _all_borrow(case: Case) -> bool:
     """Whether one bound for all elements and all contents makes sense: not for integers, codes and what is drawn."""
     borrowers = ("float64", "float32", "float16", "bfloat16")
     return all(output.dtype in borrowers for output in case.definition.outputs.values())
-
-
-def _shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(value.shape) for name, value in values.items() if isinstance(value, torch.Tensor)}
-
-
-def _moved(value: Any, device: str) -> Any:
-    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def _same(value: Any, other: Any) -> bool:

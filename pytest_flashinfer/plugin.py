@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from pytest_flashinfer import declarations, dormant
 MANY_OBJECTS = 500_000  # that a collection has made, above which later searches for garbage leave them out
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.session import FibSession
@@ -73,10 +74,18 @@ class FlashInferPlugin:
     def __init__(self, config: pytest.Config, session: FibSession) -> None:
         self.session = session
         self.tracer: Tracer | None = None
-        if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        self._closed: list[str] = []
+        if not self._chosen(config):
             folders = [str(path) for path in session.options.definitions]
             asked = any(dormant.from_line(config, option) is not None for option in declarations.DECLARATIONS)
+            if not asked:
+                self._closed += _closed(config.args, folders, config.getini("norecursedirs"))
             config.args = folders if asked else _joined(config.args, folders)
+
+    @staticmethod
+    def _chosen(config: pytest.Config) -> bool:
+        """Whether the command line names what is to be collected."""
+        return config.args_source is pytest.Config.ArgsSource.ARGS
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
@@ -104,7 +113,7 @@ class FlashInferPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Have solution files that nobody can read fail: without them, who reads an exit code would think they ran."""
-        if session.config.args_source is not pytest.Config.ArgsSource.ARGS:
+        if not self._chosen(session.config):
             from pytest_flashinfer.unreadable import unreadable
 
             items += unreadable(session)
@@ -126,7 +135,8 @@ class FlashInferPlugin:
             raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             try:
-                for text in self.session.catalogue.warnings():
+                failing = not self._chosen(session.config)
+                for text in (*self._closed, *self.session.catalogue.warnings(failing=failing)):
                     session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None
@@ -202,3 +212,15 @@ def _joined(args: list[str], folders: list[str]) -> list[str]:
     """Return what pytest would collect anyway, and the folders that are not below one of those places."""
     places = [Path(arg.partition("::")[0]).resolve() for arg in args]
     return [*args, *(each for each in folders if not any(Path(each).resolve().is_relative_to(at) for at in places))]
+
+
+def _closed(args: list[str], folders: list[str], patterns: list[str]) -> Iterator[str]:
+    """Yield a line for each folder of definitions below one of `args` that pytest does not enter from there."""
+    for folder in folders:
+        for place in (Path(arg).resolve() for arg in args):
+            path = Path(folder).resolve()
+            between = path.relative_to(place).parts if path.is_relative_to(place) else ()
+            name = next((each for each in between for pattern in patterns if fnmatch(each, pattern)), None)
+            if name is not None:
+                why = f"pytest does not enter {name} by itself (norecursedirs)"
+                yield f"no definition in {folder} is collected: {why}; run them with --fib-definitions={folder}"

@@ -66,8 +66,8 @@ class Search:
         if self.built:
             self._deadline = time.monotonic() + self.seconds
         for drawn in chain(self._saved(), self.edges):
-            if self.outcome.tried >= self.examples or self._late():
-                self.outcome.out_of_time = self._late()
+            if self.outcome.tried >= self.examples or self._over():
+                self.outcome.out_of_time = self._over()
                 break
             if self._takes_long(drawn):
                 continue
@@ -99,6 +99,10 @@ class Search:
     def _late(self) -> bool:
         return time.monotonic() > self._deadline
 
+    def _over(self) -> bool:
+        """Whether time is up for cases that nobody has seen fail; one is always tried."""
+        return self.outcome.tried > 0 and self._late()
+
     def _fail(self, drawn: Drawn) -> None:
         failure = self._known[_text(drawn)]
         if self.outcome.smallest is None:
@@ -124,7 +128,7 @@ class Search:
         """
         import hypothesis
 
-        if examples <= 0 or self._late():
+        if examples <= 0 or self._over():
             return
         raised: list[Exception] = []
 
@@ -140,7 +144,7 @@ class Search:
         )
         @hypothesis.given(self.strategy)
         def every(drawn: Drawn) -> None:
-            if self._late() and _text(drawn) not in self._known:  # what is known stays known: nothing looks flaky
+            if self._over() and _text(drawn) not in self._known:  # what is known stays known: nothing looks flaky
                 self.outcome.out_of_time = True
                 raise SkipTest("time is up")
             if self._ends(drawn, raised):

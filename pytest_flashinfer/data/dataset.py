@@ -179,8 +179,13 @@ class DataSet:
         return unique(found)
 
     def unreadable_solutions(self) -> list[Fault]:
-        """Say what is wrong with solutions that cannot be read, and neither say nor show by their folder what for."""
-        return [fault for loaded in self._solutions_by_definition.get("", ()) for fault in loaded.faults]
+        """Say what is wrong with solutions that cannot be read, and neither say nor show by their folder what for.
+
+        A JSON object with nothing of a solution in it, as a package.json, is none.
+        """
+        group = self._solutions_by_definition.get("", ())
+        meant = (each for each in group if not isinstance(each.raw, dict) or {"spec", "sources"} & each.raw.keys())
+        return [fault for loaded in meant for fault in loaded.faults]
 
     def _hint(self, name: str) -> str:
         for path in self._definition_files:

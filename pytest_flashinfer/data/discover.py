@@ -71,6 +71,11 @@ def _solutions_below(root: Path) -> Iterator[Path]:
             continue
         for name in names:
             path = folder / name
-            module = name.endswith(".py") and is_solution_module(read_text(path, MAX_SOURCE)[0] or "")
-            if module or (name.endswith(".json") and not name.endswith(TRACE_SUFFIX)):
+            if _is_module(path) if name.endswith(".py") else name.endswith(".json") and not name.endswith(TRACE_SUFFIX):
                 yield path
+
+
+def _is_module(path: Path) -> bool:
+    """Whether a Python file may be a solution, as one that cannot be read may."""
+    text, _reason = read_text(path, MAX_SOURCE)
+    return text is None or is_solution_module(text)

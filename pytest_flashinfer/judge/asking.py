@@ -36,6 +36,7 @@ class Oracle:
         self.worker = worker
         self.device = device
         self.arena = Arena(device)
+        self._host = Arena("cpu")  # for questions that the host answers, whatever the device
 
     def build(  # noqa: PLR0913 - all but two have defaults
         self,
@@ -57,18 +58,23 @@ class Oracle:
         outputs: Mapping[str, OutputSpec],
         *,
         timeout: float = 120,
+        host: bool = False,
         **options: Any,
     ) -> Truth:
-        """Return the truth for these inputs; `options` as in `evaluate`."""
+        """Return the truth for these inputs; `options` as in `evaluate`. With `host` it is found there, and lies there.
+
+        Then the card is not asked for anything: it turns from one process to another in a millisecond or more.
+        """
         packing = Packing()
         arguments = [_argument(name, value, packing) for name, value in inputs.items()]
         ids = _widest(inputs) if options.get("sampling") else 0
         parts = PARTS if options.get("bounded", True) else ("native",)
         wanted = [_request(name, spec, packing, ids=ids, parts=parts) for name, spec in outputs.items()]
-        self.place(packing, inputs)
-        reply = self.worker.call({"inputs": arguments, "outputs": wanted, **options}, timeout)
-        found = self._truth(outputs, reply, packing)
-        self.arena.leave(self.worker)
+        arena = self._host if host and self.device != "cpu" else self.arena
+        self._place(arena, packing, inputs)
+        reply = self.worker.call({"inputs": arguments, "outputs": wanted, "host": host, **options}, timeout)
+        found = self._truth(outputs, reply, packing, arena)
+        arena.leave(self.worker)
         return found
 
     def ask_rows(
@@ -91,7 +97,7 @@ class Oracle:
         self.place(packing, inputs)
         request = {"do": "rows", "inputs": arguments, "outputs": wanted, "part": [part.start, part.stop], **options}
         reply = self.worker.call(request, timeout)
-        return self._truth(outputs, reply, packing, own=False) if reply["independent"] else None
+        return self._truth(outputs, reply, packing, self.arena, own=False) if reply["independent"] else None
 
     def shapes(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, OutputSpec], *, seed: int, timeout: float = 120
@@ -106,48 +112,37 @@ class Oracle:
 
     def place(self, packing: Packing, values: Mapping[str, Any]) -> None:
         """Copy tensors into the slots of their names, in an arena that is large enough for all slots."""
-        self.worker.fit(self.arena, packing.end)
-        for name, slot in packing.slots.items():
-            if name in values:
-                slot.tensor_of(self.arena.data).copy_(values[name])
-        if self.device != "cpu":
-            torch.cuda.synchronize(self.device)
+        self._place(self.arena, packing, values)
 
     def close(self) -> None:
-        """Give the arena back. The worker is closed by its owner."""
+        """Give the memory back. The worker is closed by its owner."""
         self.arena.close()
+        self._host.close()
 
+    def _place(self, arena: Arena, packing: Packing, values: Mapping[str, Any]) -> None:
+        self.worker.fit(arena, packing.end)
+        for name, slot in packing.slots.items():
+            if name in values:
+                slot.tensor_of(arena.data).copy_(values[name])
+        if arena.device != "cpu":
+            torch.cuda.synchronize(arena.device)
+
+    @staticmethod
     def _truth(
-        self, outputs: Mapping[str, OutputSpec], reply: Mapping[str, Any], packing: Packing, *, own: bool = True
+        outputs: Mapping[str, OutputSpec],
+        reply: Mapping[str, Any],
+        packing: Packing,
+        arena: Arena,
+        *,
+        own: bool = True,
     ) -> Truth:
         """Read what a reply says was written; the arena is overwritten by the next question."""
         facts = {str(each["name"]): each for each in reply["outputs"]}
-        truths = {name: self._read(name, spec, facts[name], packing) for name, spec in outputs.items()}
+        truths = {name: _read(name, spec, facts[name], packing, arena.data) for name, spec in outputs.items()}
         if own:
             truths = {name: copied(each) for name, each in truths.items()}
         notes = tuple(map(str, reply["notes"]))
         return Truth(truths, str(reply["how"]), bool(reply["nan_inputs"]), notes, dict(reply["seconds"]))
-
-    def _read(self, name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packing) -> OutputTruth:
-        parts: dict[str, torch.Tensor | None] = {}
-        for part in PARTS:
-            slot = packing.slots.get(f"{name}\0{part}")
-            parts[part] = slot.tensor_of(self.arena.data) if slot is not None and facts[part] else None
-        return OutputTruth(
-            name,
-            spec.dtype,
-            parts["native"],
-            parts["wide"],
-            parts["allowance"],
-            parts["undecided"],
-            how=str(facts["how"]),
-            exact=bool(facts["exact"]),
-            widened=float(facts["widened"]),
-            disputed=int(facts["disputed"]),
-            probabilities=parts["probabilities"],
-            support=parts["support"],
-            notes=tuple(map(str, facts["notes"])),
-        )
 
 
 def copied(output: OutputTruth) -> OutputTruth:
@@ -173,6 +168,30 @@ class Packing:
         self.slots[key] = slot
         self.end += -(-max(extent, 1) // ALIGNMENT) * ALIGNMENT
         return slot.message()
+
+
+def _read(
+    name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packing, base: torch.Tensor
+) -> OutputTruth:
+    parts: dict[str, torch.Tensor | None] = {}
+    for part in PARTS:
+        slot = packing.slots.get(f"{name}\0{part}")
+        parts[part] = slot.tensor_of(base) if slot is not None and facts[part] else None
+    return OutputTruth(
+        name,
+        spec.dtype,
+        parts["native"],
+        parts["wide"],
+        parts["allowance"],
+        parts["undecided"],
+        how=str(facts["how"]),
+        exact=bool(facts["exact"]),
+        widened=float(facts["widened"]),
+        disputed=int(facts["disputed"]),
+        probabilities=parts["probabilities"],
+        support=parts["support"],
+        notes=tuple(map(str, facts["notes"])),
+    )
 
 
 def _argument(name: str, value: Any, packing: Packing) -> dict[str, Any]:

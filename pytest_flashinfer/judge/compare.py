@@ -32,12 +32,14 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     previous: torch.Tensor | None = None,
     draws: dict[str, Draws] | None = None,
     explained: bool = True,
+    ranked: bool = False,
 ) -> Comparison:
     """Compare one output (storage shape and dtype as declared) with the truth.
 
     `equal_nan`: the inputs hold NaN or inf, so the result may. `poison`: what the buffer held before the call (NaN for
     floats). `inputs`, `previous`: what a wrong output is tried against for a hint. `draws`: where the test of sampled
     outputs carries its draws from call to call. `explained`: say what is wrong, which takes longer than to find it.
+    `ranked`: ids of a top-k have values beside them, in their order.
     """
     settings = tolerance or Tolerance()
     own = settings.for_output(truth.name)
@@ -47,7 +49,7 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     if mismatch is not None:
         return mismatch
     if own.comparison == "topk" and not actual.is_floating_point():
-        return compare_topk(actual, truth, inputs or {})
+        return compare_topk(actual, truth, inputs or {}, ranked=ranked)
     if (truth.how == SAMPLED or own.comparison == "sampling") and not actual.is_floating_point():
         return compare_samples(actual, truth, None if draws is None else draws.setdefault(truth.name, Draws()))
     if own.comparison == "exact" or not floats.is_float(truth.dtype):

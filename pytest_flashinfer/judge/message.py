@@ -198,4 +198,5 @@ def _hint(judge: Exact | Values, inputs: Mapping[str, Any], previous: torch.Tens
 
 
 def _same(actual: torch.Tensor, other: torch.Tensor, shape: tuple[int, ...]) -> bool:
-    return tuple(other.shape) == shape and other.dtype == actual.dtype and torch.equal(actual, other.reshape(-1))
+    alike = tuple(other.shape) == shape and other.dtype == actual.dtype
+    return alike and torch.equal(actual, other.to(actual.device).reshape(-1))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from .truth import OutputSpec, OutputTruth, Truth
 
 if TYPE_CHECKING:
@@ -21,8 +19,6 @@ def question(
 ) -> tuple[dict[str, Any], dict[str, OutputSpec], dict[str, Any]]:
     """Return the inputs, the outputs and the options of `evaluate` that a request states."""
     inputs = inputs_of(request, memory)
-    if request.get("host"):
-        inputs = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
     options = {
         key: request[key]

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 _PADDING = -1
 
 
-def compare_topk(actual: torch.Tensor, truth: OutputTruth, inputs: Mapping[str, Any]) -> Comparison:
+def compare_topk(
+    actual: torch.Tensor, truth: OutputTruth, inputs: Mapping[str, Any], *, ranked: bool = False
+) -> Comparison:
     """Compare ids [..., k]: in range, none twice in a row, and by score the same set as the reference's.
 
     The scores are the floating input [..., n] of which the reference's ids are a top-k; where no input is, the sets of
-    ids must be equal. -1 pads: as many in each row as in the reference's. Order within a row does not matter.
+    ids must be equal. -1 pads: as many in each row as in the reference's. Order within a row does not matter, unless
+    another output has the ids' values: of `ranked` ones only those with equal scores may change places.
     """
     native = truth.native
     assert native is not None
@@ -28,12 +31,15 @@ def compare_topk(actual: torch.Tensor, truth: OutputTruth, inputs: Mapping[str, 
     scores = _scores(theirs, native, inputs)
     checks = [("outside the range of ids", _outside(mine, scores)), ("chosen twice", _repeated(mine))]
     if scores is None:
-        different = mine.sort(dim=1).values != theirs.sort(dim=1).values
-        checks.append(("not the reference's set, and no input holds the scores that could tie", different))
+        different = mine != theirs if ranked else mine.sort(dim=1).values != theirs.sort(dim=1).values
+        what = "ids in their order" if ranked else "set"
+        checks.append((f"not the reference's {what}, and no input holds the scores that could tie", different))
     else:
         safe = mine.masked_fill(_outside(mine, scores), _PADDING)
-        different = _values(safe, scores) != _values(theirs, scores)
-        checks.append(("not among the best by score", different))
+        given, wanted = _values(safe, scores), _values(theirs, scores)
+        checks.append(("not among the best by score", _best_first(given) != _best_first(wanted)))
+        if ranked:
+            checks.append(("in another order than the values that go with them", given != wanted))
     decided = torch.ones(mine.shape[0], dtype=torch.bool, device=mine.device)
     if truth.undecided is not None and truth.undecided.numel():
         decided = ~truth.undecided.reshape(mine.shape).any(dim=1)
@@ -85,9 +91,12 @@ def _repeated(ids: torch.Tensor) -> torch.Tensor:
 
 
 def _values(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """Return the scores of the ids of each row, best first; padding counts as less than anything."""
-    found = scores.gather(1, ids.clamp_min(0))
-    return found.masked_fill(ids == _PADDING, -torch.inf).sort(dim=1, descending=True).values
+    """Return the scores of the ids of each row; padding counts as less than anything."""
+    return scores.gather(1, ids.clamp_min(0)).masked_fill(ids == _PADDING, -torch.inf)
+
+
+def _best_first(values: torch.Tensor) -> torch.Tensor:
+    return values.sort(dim=1, descending=True).values
 
 
 def _scores(ids: torch.Tensor, shaped: torch.Tensor, inputs: Mapping[str, Any]) -> torch.Tensor | None:

@@ -69,6 +69,7 @@ class Worker:
         self.handler: ModuleType | None = None
         self.kernel: object = None
         self.memory = Memory()
+        self.host = Memory()  # a second block, of the host's memory, where the first is a card's
         self._flush_c = ctypes.CDLL(None).fflush
 
     def serve(self) -> None:
@@ -123,8 +124,8 @@ class Worker:
         return {}
 
     def do_map(self, message: Message, fds: list[int]) -> Message:
-        """Map the judge's arena in place of the last one."""
-        self.memory.map(message, fds)
+        """Map the judge's arena in place of the last one of its kind."""
+        self._memory(host=bool(fds)).map(message, fds)
         return {}
 
     def do_unmap(self, _message: Message, _fds: list[int]) -> Message:
@@ -135,10 +136,15 @@ class Worker:
     def do_call(self, message: Message, _fds: list[int]) -> Message:
         """Pass a request to the handler; what it wrote into the arena is there when the answer leaves."""
         assert self.handler is not None
-        result: Message = self.handler.call(self.kernel, message["request"], self.memory)
-        if self.device != "cpu":
+        request = message["request"]
+        host = bool(request.get("host"))
+        result: Message = self.handler.call(self.kernel, request, self._memory(host=host))
+        if self.device != "cpu" and not host:
             cudart.synchronize()
         return result
+
+    def _memory(self, *, host: bool) -> Memory:
+        return self.host if host and self.device != "cpu" else self.memory
 
 
 def _failure(kind: str, error: BaseException) -> Message:

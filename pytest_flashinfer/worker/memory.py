@@ -45,8 +45,11 @@ def give_back(most: int = 1 << 30, device: str = "cuda:0") -> None:
     Several processes share a card, and what one of them only might need again another one lacks.
     """
     cuda: Any = torch.cuda
-    if cuda.is_initialized() and cuda.memory_reserved(device) - cuda.memory_allocated(device) > most:
-        cuda.empty_cache()
+    if cuda.is_initialized():
+        known = cuda.memory_stats_as_nested_dict(device)  # memory_reserved() takes a third of a millisecond
+        reserved, allocated = (known[f"{what}_bytes"]["all"]["current"] for what in ("reserved", "allocated"))
+        if reserved - allocated > most:
+            cuda.empty_cache()
 
 
 def roomy(nbytes: int) -> bool:

@@ -41,6 +41,39 @@ def test_narrowing_rounds_to_nearest() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+TUNED = """
+import torch, triton, triton.language as tl
+from pytest_flashinfer.build.interpreter import repair
+repair()
+configs = [triton.Config({"BLOCK": size}, num_warps=warps) for size, warps in ((64, 1), (128, 4), (256, 8))]
+@triton.autotune(configs=configs, key=["n"], **OPTIONS)
+@triton.jit
+def double(source, target, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + at, 2 * tl.load(source + at, mask=at < n), mask=at < n)
+source = torch.randn(1000)
+target = torch.empty_like(source)
+double[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](source, target, 1000)
+assert torch.equal(target, 2 * source)
+assert double.best_config is configs[FIRST], double.best_config
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [("{}", 0), ("dict(warmup=25, rep=100)", 0), ("dict(prune_configs_by={'early_config_prune': keep_last})", 2)],
+)
+def test_an_autotuned_kernel_runs_its_first_configuration(tmp_path, options: str, first: int) -> None:
+    pytest.importorskip("triton")
+    keep_last = "def keep_last(configs, *_, **__): return configs[2:]\n"
+    script = f"{keep_last}OPTIONS, FIRST = {options}, {first}\n{TUNED}"
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    path = tmp_path / "tuned.py"
+    path.write_text(script)
+    done = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 class _Interpreter:
     """As much of Triton's module as `repair` needs to replace its search."""
 

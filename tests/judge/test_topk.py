@@ -59,3 +59,18 @@ def test_padding_is_counted_and_undecided_rows_are_left_out() -> None:
     truth = OutputTruth("ids", "int32", IDS, undecided=undecided)
     wrong = torch.tensor([[3, 4], [4, 0]], dtype=torch.int32)
     assert compare(wrong, truth, TOPK, inputs={"scores": SCORES}).ok
+
+
+VALUES = OutputTruth("values", "float32", torch.tensor([[2.0, 2.0], [3.0, 1.0]]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "ok"),
+    [(([1, 2], [4, 0]), True), (([2, 1], [4, 2]), True), (([1, 2], [0, 4]), False)],
+    ids=["same", "ties", "order"],
+)
+@pytest.mark.parametrize("inputs", [{"scores": SCORES}, {}], ids=["scores", "none"])
+def test_where_values_go_with_the_ids_only_equal_scores_change_places(rows, ok, inputs) -> None:
+    found = compare(torch.tensor(rows, dtype=torch.int32), TRUTH, TOPK, inputs=inputs, ranked=True)
+    assert found.ok == (ok if inputs else list(map(list, rows)) == IDS.tolist())
+    assert found.ok or "order" in found.summary

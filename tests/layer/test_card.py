@@ -49,12 +49,15 @@ def test_only_a_device_that_this_process_uses_is_waited_for(monkeypatch, used):
     assert asked == (["cuda:0"] if used else [])
 
 
+def held(**nbytes):
+    return {f"{what}_bytes": {"all": {"current": count}} for what, count in nbytes.items()}
+
+
 def test_what_a_test_leaves_unused_of_its_own_card_is_given_back(monkeypatch):
     given_back = []
     fakes = {
         "is_initialized": lambda: True,
-        "memory_reserved": {"cuda:2": 9 << 30}.get,
-        "memory_allocated": {"cuda:2": 1 << 30}.get,
+        "memory_stats_as_nested_dict": {"cuda:2": held(reserved=9 << 30, allocated=1 << 30)}.get,
         "empty_cache": lambda: given_back.append(True),
     }
     monkeypatch.setattr(torch, "cuda", SimpleNamespace(**fakes))

@@ -116,7 +116,7 @@ def right(case):
 
 def judged(answers, case, outputs, tolerance=Tolerance()):  # noqa: B008 - frozen
     """Return the verdict, why the item failed, and the item's facts."""
-    result = SimpleNamespace(outputs=outputs, violations=(), log="")
+    result = SimpleNamespace(outputs=outputs, violations=(), unwritten={}, log="")
     item = SimpleNamespace(user_properties=[])
     compare = Compare(tolerance, Record(item))
     call = Call(case, result)

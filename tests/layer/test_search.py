@@ -142,6 +142,17 @@ def test_nothing_is_drawn_once_time_is_up(clock):
     assert outcome.tried <= len(drawn) < 20
 
 
+@pytest.mark.parametrize("edges", [(), (7,)], ids=["drawn", "edge"])
+@pytest.mark.parametrize("seconds", [1e-9, -1.0])
+def test_one_case_is_tried_however_little_time_there_is(edges, seconds):
+    """Of a solution that is built already time counts from the start, and may be over before the first case."""
+    kernel = Kernel(wrong_from=0)
+    listed = [({"n": n}, Recipe(0)) for n in edges]
+    outcome = Search(kernel, listed, DRAWS, less, 100, seconds, built=True, seed=1).run()
+    assert outcome.failure is not None
+    assert outcome.tried > 0
+
+
 def test_building_is_not_taken_from_the_time(clock):
     """The first case waits until processes have started and the solution is built."""
     kernel = Kernel(9, clock=clock, seconds=[1000.0])

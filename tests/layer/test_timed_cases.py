@@ -8,8 +8,9 @@ import pytest
 
 from pytest_flashinfer import making
 from pytest_flashinfer.data.model import InputSpec, TensorSpec
+from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.making import Cases, DefaultInputs
+from pytest_flashinfer.making import Cases
 
 from .contracts import ROWS
 from .contracts import workload as listed

@@ -40,7 +40,13 @@ class FakeKernel:
                 raise self.error
             outputs = {"y": each.values["x"] * each.values["scale"]}
             yield SimpleNamespace(
-                outputs=outputs, violations=(), log=f"call {number}\n", span=None, compiled=(), round_trip=0.1
+                outputs=outputs,
+                violations=(),
+                unwritten={},
+                log=f"call {number}\n",
+                span=None,
+                compiled=(),
+                round_trip=0.1,
             )
         if self.error is not None and self.after >= len(CASES):
             raise self.error

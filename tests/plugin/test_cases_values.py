@@ -180,7 +180,26 @@ def case_07(tmp_path_factory):
         axes={"n": {"type": "var"}, "h": {"type": "const", "value": 8}, "k": {"type": "const", "value": 2}},
         swapped=top.format(pick="torch.tensor([2, 1]).expand(len(x), 2).contiguous()"),
     )
+    best = "def run(x):\n    values, idx = x.topk(2)\n    return values, idx{order}\n"
+    book.page(
+        "best_h8",
+        best.format(order=""),
+        out={"values": {"shape": ["n", "k"], "dtype": "float32"}, "idx": {"shape": ["n", "k"], "dtype": "int64"}},
+        axes={"n": {"type": "var"}, "h": {"type": "const", "value": 8}, "k": {"type": "const", "value": 2}},
+        inputs={"x": {"shape": ["n", "h"], "dtype": "float32"}},
+        ranked=best.format(order=""),
+        turned=best.format(order=".flip(1)"),
+    )
     return book
+
+
+def test_case_07_ids_that_have_values_beside_them_keep_their_order(case_07):
+    done = case_07.run("--fib-tolerance=idx:comparison=topk", "-k", "test_correct and (ranked or turned or swapped)")
+    assert done["test_correct[ranked"].outcome == "passed"
+    assert done["test_correct[swapped"].outcome == "passed", "where nothing goes with them their order is free"
+    case = done["test_correct[turned"]
+    assert case.outcome == "failure"
+    assert "in another order than the values that go with them" in case.text
 
 
 def test_case_07_integers_differ_by_one_and_fail(case_07):
@@ -222,6 +241,11 @@ def case_10(tmp_path_factory):
     repository.define(name="count_h8", outputs=outputs(c=(["n"], "int32")), reference=HEAD + count)
     repository.sizes(4, name="count_h8")
     repository.solve("ints", "def run(x, w, c):\n    c[:-1] = (x > 0).sum(1)[:-1]\n", of="count_h8", destination=True)
+    byte = "def run(x, w):\n    return (x * 40).to(torch.int8)\n"
+    repository.define(name="byte_h8", outputs=outputs(c=(["n", "h"], "int8")), reference=HEAD + byte)
+    repository.sizes(4, name="byte_h8")
+    short = "def run(x, w, c):\n    c[:-1] = (x * 40)[:-1].to(c.dtype)\n"
+    repository.solve("bytes", short, of="byte_h8", destination=True)
     return repository.run("-k", "test_correct or test_speed or test_sizes")
 
 
@@ -236,3 +260,4 @@ def test_case_10_rows_that_were_never_written_always_fail(case_10, check):
 
 def test_case_10_says_that_it_is_the_last_row(case_10):
     assert "last row never written" in case_10["test_correct[short"].text
+    assert "last row never written" in case_10["test_correct[bytes"].text, "where each bit pattern is a value, too"

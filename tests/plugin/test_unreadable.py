@@ -48,3 +48,39 @@ def test_warnings_as_errors_end_in_one_line(pytester, repository):
     result = pytester.runpytest_subprocess("--fib-solutions=solutions", "--collect-only", "-W", "error")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *solutions that are not run*"])
+
+
+def test_a_named_place_is_warned_of_it(pytester, repository):
+    repository.solve("good")
+    pytester.path.joinpath("solutions/bad.json").write_text("{")
+    result = pytester.runpytest_inprocess("definitions", "--fib-solutions=solutions", "-k", "schema")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*solutions that are not run:*", "*solutions/bad.json*not JSON*"])
+
+
+def test_python_that_is_no_text_fails(pytester, repository):
+    repository.solve("good")
+    pytester.path.joinpath("solutions/latin.py").write_bytes(b"definition = 'scale_add_h8'  # caf\xe9\n")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "schema")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAILED solutions/latin.py::test_schema*"])
+
+
+def test_json_of_something_else_is_only_warned_of(pytester, repository):
+    repository.solve("good")
+    pytester.path.joinpath("solutions/package.json").write_text('{"name": "x", "version": "1"}')
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "schema")
+    result.assert_outcomes(passed=1, warnings=1)
+
+
+@pytest.mark.parametrize("place", ["build", ".hidden/deep"])
+def test_a_folder_of_definitions_that_pytest_does_not_enter_is_named(pytester, repository, place):
+    pytester.path.joinpath(place).mkdir(parents=True)
+    pytester.path.joinpath("definitions").rename(pytester.path / place / "definitions")
+    pytester.makeini(f"[pytest]\nfib_definitions = {place}/definitions\nfib_device = cpu")
+    pytester.makepyfile(test_own="def test_own(): pass")
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*no definition in *definitions is collected: *norecursedirs*--fib-definitions=*"])
+    result = pytester.runpytest_inprocess(f"--fib-definitions={place}/definitions", "-k", "schema")
+    result.assert_outcomes(passed=1)

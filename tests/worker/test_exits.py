@@ -231,11 +231,15 @@ def test_a_judge_that_is_killed_takes_everything_along(tmp_path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
     server, private, *workers = done.stdout.split()
     assert workers
-    end = time.monotonic() + 5
-    while time.monotonic() < end and (set(map(int, [server, *workers])) & set(table()) or Path(private).exists()):
+    started = set(map(int, [server, *workers]))
+
+    def left():
+        return started & {pid for pid, row in table().items() if row.state != "Z"} or Path(private).exists()
+
+    end = time.monotonic() + 30  # on a machine with much else to do
+    while time.monotonic() < end and left():
         time.sleep(0.01)
-    assert not set(map(int, [server, *workers])) & {pid for pid, row in table().items() if row.state != "Z"}
-    assert not Path(private).exists()
+    assert not left()
 
 
 def test_killing_the_parent_is_refused_or_costs_one_item(lab):

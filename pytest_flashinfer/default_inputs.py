@@ -1,0 +1,58 @@
+"""The inputs that nobody has overridden: what the contract asks for, or the definition's own code makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.data.constants import shown
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.scope import elements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.inputs.recipe import Recipe
+    from pytest_flashinfer.own_inputs import OwnInputs
+
+HOST_ELEMENTS = 1 << 16  # of all tensors of a case that the host makes sooner than a card
+
+
+@dataclass(frozen=True)
+class DefaultInputs:
+    """The maker that follows the contract; `root` is where the data set's stored tensors lie.
+
+    `own` makes those that the definition has code for; what it makes decides sizes. Small inputs are made on the host,
+    whatever the device, so that they are the same everywhere.
+    """
+
+    definition: Definition
+    device: str
+    root: Path | None
+    own: OwnInputs | None = None
+
+    def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
+        """Return the inputs by name. Raises the errors of inputs/errors.py."""
+        given = {} if self.own is None else self.own(axes, recipe, workload)
+        if given and workload is None:
+            axes = {**axes, **shown(self.definition, tensor_shapes(given))}
+        # Copying tensors with gaps between their elements would close the gaps.
+        small = elements(self.definition, axes) <= HOST_ELEMENTS and recipe.layout == "contiguous"
+        at = "cpu" if small else self.device
+        given = {name: moved(value, at) for name, value in given.items()}
+        made = make_inputs(self.definition, axes, recipe, device=at, workload=workload, root=self.root, given=given)
+        return {name: moved(value, self.device) for name, value in made.items()}
+
+
+def tensor_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of those inputs that are tensors."""
+    return {name: tuple(value.shape) for name, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def moved(value: Any, device: str) -> Any:
+    """Return an input on a device."""
+    return value.to(device) if isinstance(value, torch.Tensor) else value
