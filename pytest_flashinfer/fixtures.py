@@ -176,7 +176,7 @@ def search(  # noqa: PLR0913, PLR0917 - fixtures
     if not isinstance(request.getfixturevalue("compare"), Compare):  # an override may look at every bit
         reference.portable = False
     listed = fib_session.catalogue.listed(definition_file.path)
-    return SizeSearch(request.node, definition, listed, fib_session, solution)
+    return SizeSearch(request.node, definition, listed, fib_session, solution, reference=reference)
 
 
 @pytest.fixture

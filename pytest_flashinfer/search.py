@@ -6,9 +6,9 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Drawn = tuple[dict[str, int], Recipe]
 Check = Callable[[Drawn], Exception | None]
 _SHARE = 0.25  # of the time that is left, which no single case may take
+_PATIENCE = 3  # times the time limit may be exceeded while fewer than the least cases were tried
+_SEEDS = (0, 1, 2)  # added to that of a case with smaller sizes: other contents may fail where these do not
 SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 
 
@@ -41,8 +43,9 @@ class Search:
 
     `edges` come first and in order, then draws from `strategy`. `simpler(drawn)` yields cases that are simpler than a
     failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
-    the first one unless `built`: it has to wait until processes have started and the solution is built. `size` is what
-    the time of a case grows with.
+    the first one unless `built`: it has to wait until processes have started and the solution is built. While fewer
+    than `least` cases were tried there is more time: who makes each case last tells nothing. `sizes` are what the time
+    of a case grows with.
     """
 
     check: Check
@@ -55,11 +58,12 @@ class Search:
     seed: int | None = None
     database: ExampleDatabase | None = None
     key: bytes = b""
-    size: Callable[[Drawn], int] = lambda drawn: sum(drawn[0].values())
+    least: int = 0
+    sizes: Callable[[Drawn], Mapping[str, int]] = lambda drawn: drawn[0]
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
-    _pace: float = math.inf  # seconds for each unit of size, in the case with the least
+    _pace: dict[str, float] = field(default_factory=dict)  # by the largest size: seconds for each unit, at the least
 
     def run(self) -> Outcome:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
@@ -87,21 +91,35 @@ class Search:
             start = time.monotonic()
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
-            self._pace = min(self._pace, (time.monotonic() - start) / max(self.size(drawn), 1))
+            name, size = self._largest(drawn)
+            self._pace[name] = min(self._pace.get(name, math.inf), (time.monotonic() - start) / size)
             if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
 
     def _takes_long(self, drawn: Drawn) -> bool:
         """Say whether a case would take a good part of the time that is left: many small ones tell more."""
-        return self.outcome.tried > 1 and self._pace * self.size(drawn) > _SHARE * (self._deadline - time.monotonic())
+        if self.outcome.tried <= 1:
+            return False
+        name, size = self._largest(drawn)
+        pace = self._pace.get(name, min(self._pace.values()))
+        return pace * size > _SHARE * (self._end() - time.monotonic())
+
+    def _largest(self, drawn: Drawn) -> tuple[str, int]:
+        """Return the largest size of a case with its name: a loop over one axis may take longer than over another."""
+        name, size = max(self.sizes(drawn).items(), key=lambda pair: pair[1], default=("", 1))
+        return name, max(size, 1)
 
     def _late(self) -> bool:
         return time.monotonic() > self._deadline
 
+    def _end(self) -> float:
+        """Return when time is up for cases that nobody has seen fail."""
+        return self._deadline + (_PATIENCE - 1) * self.seconds * (self.outcome.tried < self.least)
+
     def _over(self) -> bool:
-        """Whether time is up for cases that nobody has seen fail; one is always tried."""
-        return self.outcome.tried > 0 and self._late()
+        """Whether that time is up; one case is always tried."""
+        return self.outcome.tried > 0 and time.monotonic() > self._end()
 
     def _fail(self, drawn: Drawn) -> None:
         failure = self._known[_text(drawn)]
@@ -114,7 +132,7 @@ class Search:
     def _simplify(self) -> None:
         """Step to a simpler case as long as one fails; what hypothesis shrank by choices ends small in sizes too."""
         while self.outcome.smallest is not None and not self._late():
-            simpler = takewhile(lambda _: not self._late(), self.simpler(self.outcome.smallest))
+            simpler = takewhile(lambda _: not self._late(), _reseeded(self.outcome.smallest, self.simpler))
             failing = next((drawn for drawn in simpler if self._outcome(drawn) is not None), None)
             if failing is None:
                 return
@@ -181,6 +199,13 @@ class Search:
 
 class CaseFailed(Exception):  # noqa: N818 - never leaves this module; one type and one place make one bug to hypothesis
     """A drawn case failed."""
+
+
+def _reseeded(drawn: Drawn, simpler: Callable[[Drawn], Iterable[Drawn]]) -> Iterator[Drawn]:
+    """Yield simpler cases, those of other sizes with some seeds each: contents are drawn anew with the sizes."""
+    for axes, recipe in simpler(drawn):
+        for more in _SEEDS if axes != drawn[0] else (0,):
+            yield axes, replace(recipe, seed=recipe.seed + more)
 
 
 def database_key(node_id: str) -> bytes:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,9 +16,11 @@ from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
+from pytest_flashinfer.inputs.line import workload_line
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, Record
 from pytest_flashinfer.scope import elements
 from pytest_flashinfer.search import Drawn, Outcome, Search, database_key
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.inputs.recipe import Layout, Recipe
+    from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.outcome import Compilation
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
 FEW = 10  # cases that say little where time was up
+SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of that time and of the reference's, beyond which a solution's calls are to blame
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
 
@@ -75,17 +77,20 @@ class Pace:
 class SizeSearch:
     """Draws cases for one item and runs a check on them, which calls `solution`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what an item has
         self,
         item: pytest.Item,
         definition: Definition,
         listed: Sequence[Workload],
         session: FibSession,
         solution: UnderTest,
+        *,
+        reference: Answers,
     ) -> None:
         options = session.options
         self.item = item
-        self.compiled = solution.compiled  # grows by what Triton compiles
+        self.solution = solution
+        self.reference = reference
         self.built = bool(solution.took)  # need not be built first
         self.listed = [workload.axes for workload in listed]
         self.stated = definition
@@ -97,7 +102,10 @@ class SizeSearch:
             self.layouts += ("strided",)
         least = elements(definition, dict.fromkeys(definition.var_axes, 1))
         self.budget = 2 * least + ELEMENTS[session.device.kind]
-        self.large = session.device.kind == "cpu" and least > LARGE
+        on_card = session.device.kind != "cpu"
+        self.large = not on_card and least > LARGE
+        sources = solution.solution.sources
+        self.interpreted = not on_card and any("triton" in source.content for source in sources)
 
     def run(self, check: CaseCheck) -> None:
         """Search for a case in which `check` raises Failed; raises that of the smallest one found.
@@ -107,7 +115,8 @@ class SizeSearch:
         """
         skipped: list[Exception] = []
         pace = Pace(self.large)
-        known = len(self.compiled)
+        known = len(self.solution.compiled)
+        waited = self.solution.waited, self.reference.native_seconds
 
         def outcome(drawn: Drawn) -> Exception | None:
             self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
@@ -134,9 +143,13 @@ class SizeSearch:
         finally:
             self.progress.clear()
         self._note_end(found)
-        self._note_compiled(self.compiled[known:], pace, failed=found.failure is not None)
+        compiled = self.solution.compiled[known:]
+        self._note_compiled(compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
             raise self._explained(found)
+        own = self.solution.waited - waited[0] - compiling.spent(compiled, pace.seconds)
+        if self._says_little(found):
+            self._refuse_slow(found, pace, own, self.reference.native_seconds - waited[1])
         if skipped and len(skipped) == found.tried:
             pytest.skip(f"no case could be judged; the last: {skipped[-1]}")
         self._warn_of_little(found, skipped)
@@ -146,10 +159,30 @@ class SizeSearch:
         text = ""
         if skipped and 2 * len(skipped) >= found.tried:
             text = f"{len(skipped)} of {found.tried} cases could not be judged; the last: {skipped[-1]}"
-        elif found.out_of_time and found.tried < FEW and self.options.seconds >= SECONDS:
+        elif self._says_little(found):
             text = f"only {found.tried} cases in {self.options.seconds:g} s: give it more with --fib-seconds"
         if text:
             self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))
+
+    def _says_little(self, found: Outcome) -> bool:
+        """Whether time was up after a few cases, though it was the usual time and more: who gives it less knows."""
+        return found.out_of_time and found.tried < FEW and self.options.seconds >= SECONDS
+
+    def _refuse_slow(self, found: Outcome, pace: Pace, own: float, native: float) -> None:
+        """Raise Failed where `own` calls took the time, of a kernel that the reference does in seconds `native`.
+
+        Who sleeps on sizes that are not listed would pass otherwise. Triton's interpreter is as slow as that: there
+        the item is skipped, which is no pass either.
+        """
+        if own < SLOW_SHARE * pace.seconds or own < SLOW_TIMES * native:
+            return
+        text = (
+            f"only {found.tried} cases could be tried in {pace.seconds:.0f} s: the solution's calls took {own:.1f} s,"
+            f" those of the reference {native:.2g} s; give it more with --fib-seconds"
+        )
+        if self.interpreted:
+            pytest.skip(f"{text}, or a card: Triton is interpreted here")
+        raise Failed(Verdict("TIMEOUT", text))
 
     def _note_compiled(self, compiled: Sequence[Compilation], pace: Pace, *, failed: bool) -> None:
         """Say how much of the time went to Triton's compiler: a warning where that was much, and nothing failed."""
@@ -188,7 +221,8 @@ class SizeSearch:
             seed=self.options.seed if forced is None else None,
             database=hypothesis.settings.default.database if hypothesis.settings.default else None,
             key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
-            size=lambda drawn: sum(n for name, n in drawn[0].items() if name not in self.definition.const_axes),
+            least=FEW if self.options.seconds >= SECONDS else 0,
+            sizes=lambda drawn: {n: size for n, size in drawn[0].items() if n not in self.definition.const_axes},
         )
 
     def _explained(self, found: Outcome) -> Failed:
@@ -210,18 +244,3 @@ class SizeSearch:
             return f"{'appended to' if append_once(path, line.encode()) else 'already in'} {path}"
         except OSError as error:
             return f"--fib-save-failures: {path} cannot be written: {error.strerror}"
-
-
-def workload_line(definition: Definition, axes: Mapping[str, int], recipe: Recipe, values: Mapping[str, Any]) -> str:
-    """Return the line that replays a drawn case: its recipe makes the same inputs again. One case has one line."""
-    free = definition.axes.keys() - definition.const_axes.keys()
-    sizes = {name: axes[name] for name in definition.axes if name in free and name in axes}
-    record = recipe.to_json()
-    name = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([definition.name, sizes, record], sort_keys=True))
-    inputs = {key: _descriptor(values.get(key)) for key in definition.inputs if key not in recipe.absent}
-    workload = {"uuid": str(name), "axes": sizes, "inputs": inputs, "recipe": record}
-    return json.dumps({"definition": definition.name, "solution": None, "workload": workload, "evaluation": None})
-
-
-def _descriptor(value: Any) -> dict[str, Any]:
-    return {"type": "scalar", "value": value} if isinstance(value, (bool, int, float, str)) else {"type": "random"}

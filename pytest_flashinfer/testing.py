@@ -25,7 +25,7 @@ class UnderTest:
     """Calls one solution in its own process; `log` is what it printed since it was last taken.
 
     `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds, in a process that
-    lives; `compiled` what Triton compiled in its calls, in their order.
+    lives; `waited` for how many seconds all calls were waited for; `compiled` what Triton compiled in them, in order.
     """
 
     def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
@@ -33,6 +33,7 @@ class UnderTest:
         self.progress = progress
         self.log = ""
         self.took: dict[str, float] = {}
+        self.waited = 0.0
         self.compiled: list[Compilation] = []
 
     @property
@@ -57,6 +58,7 @@ class UnderTest:
                 calls.append(Call(case, result))
                 self.log += result.log
                 self.compiled += result.compiled
+                self.waited += result.round_trip
                 if case.workload is not None:
                     uuid = case.workload.uuid
                     self.took[uuid] = min(result.round_trip, self.took.get(uuid, math.inf))

@@ -58,6 +58,7 @@ class Answers:
         self.definition = definition
         self.timeout = timeout
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
+        self.native_seconds = 0.0  # that the reference took as it stands for all answers, also those that were known
         self.portable = True  # as far as is known, the host can find truths as well as the card
         self._oracle: Oracle | None = None
         self._divided = Divided(self._ask_rows, lambda case: _raised(self._found(case, host=False)))
@@ -77,6 +78,7 @@ class Answers:
             host, found = False, self._found(case, host=False)
             self.portable = runs or isinstance(found, ReferenceFailed)
         found = _raised(found)
+        self.native_seconds += found.seconds.get("native", 0.0)
         if case.lender is None and not host:
             return found
         # This is made anew for each answer, since it has the inputs: with a truth that is kept they would be kept.

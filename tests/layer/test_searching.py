@@ -21,13 +21,14 @@ from pytest_flashinfer.data.workload_rules import check_workloads
 from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.line import workload_line
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.search import Search
-from pytest_flashinfer.searching import Pace, SizeSearch, workload_line
+from pytest_flashinfer.searching import Pace, SizeSearch
 from pytest_flashinfer.worker.case import Case, shapes_of
 from tests.inputs.contracts import ALL, DELTA
 
@@ -165,8 +166,16 @@ def search(*, item=None, definition=ROWS, listed=(), solution=None, **options):
     session = SimpleNamespace(
         options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress
     )
-    solution = solution or SimpleNamespace(took={}, compiled=[])
-    return SizeSearch(item or Item(), definition, listed, session, solution)
+    solution = solution or under_test()
+    reference = SimpleNamespace(native_seconds=0.0)
+    return SizeSearch(item or Item(), definition, listed, session, solution, reference=reference)
+
+
+def under_test(source="", **changes):
+    """Return what a search needs of a solution."""
+    sources = [SimpleNamespace(content=source)]
+    solution = SimpleNamespace(sources=sources)
+    return SimpleNamespace(**{"took": {}, "compiled": [], "waited": 0.0} | changes, solution=solution)
 
 
 @pytest.fixture(autouse=True)
@@ -246,10 +255,35 @@ def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):
     monkeypatch.setattr("pytest_flashinfer.search.time", SimpleNamespace(monotonic=lambda: clock.reading))
     item = Item()
     search(item=item, seconds=10.0).run(check)
-    assert item.warnings == ["test_sizes[s]: only 3 cases in 10 s: give it more with --fib-seconds"]
+    assert item.warnings == ["test_sizes[s]: only 7 cases in 10 s: give it more with --fib-seconds"]
     quick = Item()
     search(item=quick, seconds=0.3).run(check)  # whoever gives it little time knows
     assert quick.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("source", "waits", "native", "ends"),
+    [
+        ("import torch", 6.0, 1e-3, Failed),  # it sleeps, say
+        ("import triton", 6.0, 1e-3, pytest.skip.Exception),  # interpreted, it may well be as slow
+        ("import torch", 6.0, 1.0, None),  # the reference is slow as well
+        ("import torch", 1.0, 1e-3, None),  # something else took the time
+    ],
+)
+def test_a_solution_whose_calls_take_the_time_does_not_pass(monkeypatch, source, waits, native, ends):
+    def check(axes, recipe, *, repeat):
+        clock.reading += 6.0
+        solution.waited += waits
+        asked.reference.native_seconds += native
+
+    clock = SimpleNamespace(reading=0.0)
+    for place in ("search", "searching"):
+        monkeypatch.setattr(f"pytest_flashinfer.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
+    solution = under_test(source)
+    asked = search(seconds=10.0, solution=solution)
+    with pytest.raises(ends, match="only 7 cases could be tried in") if ends else contextlib.nullcontext():
+        asked.run(check)
+    search(seconds=0.3, solution=solution).run(check)  # whoever gives it little time knows
 
 
 def test_what_does_not_build_is_not_searched():
