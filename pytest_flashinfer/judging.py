@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pytest
     import torch
 
+    from pytest_flashinfer.judge.sampling import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import OutputTruth, Truth
     from pytest_flashinfer.worker.case import Case
@@ -103,6 +104,7 @@ class Compare:
         self.record = record
         self.check = check
         self.probed = {} if probed is None else probed
+        self._draws: dict[str, Draws] = {}  # of all calls of an item: a few say nothing of a distribution
 
     def __call__(self, call: Call, truth: Truth) -> None:
         """Raise Failed where the call is wrong, or where the tolerance would let any cheap answer pass."""
@@ -161,6 +163,7 @@ class Compare:
                 equal_nan=truth.nan_inputs,
                 inputs=case.values,
                 ranked=_is_ranked(output, truth),
+                draws=self._draws,
             )
             for name, output in truth.outputs.items()
             if name not in malformed and "" not in malformed

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
 SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
+DRAWS = 8  # more calls of a sampler on the same contents
 LARGEST_BYTES = 1 << 30  # the inputs of cases above this size are held twice and no more
 
 
@@ -62,20 +63,26 @@ class Cases:
     def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
         """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well."""
         first = self._case(axes, recipe, None)
-        return [first, _lent(self._alike(first), first), first.elsewhere()] if repeat else [first]
+        calls = [first, _lent(self._alike(first), first), first.elsewhere()] if repeat else [first]
+        return calls + self._draws(first)
 
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
         first = self.first(workload)
         if first.nbytes > SMALL_BYTES:
             return [first, _lent(self._alike(first), first), first.elsewhere()]
-        return [first, *self._variants(first, self.kinds), first.elsewhere()]
+        return [first, *self._variants(first, self.kinds), first.elsewhere(), *self._draws(first)]
+
+    def _draws(self, first: Case) -> list[Case]:
+        """Return more calls on contents whose truth is known, where a distribution is to be told from single draws."""
+        return [first] * (DRAWS if self.definition.op_type == "sampling" else 0)
 
     def timed(self, workload: Workload, rounds: int, attempt: int = 0) -> Iterator[Case]:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
 
         All but one, of a place that nobody can guess, borrow the bound of the first case, for finding truths takes
-        time. That one has contents seen before where the case is large, so that a single round borrows there.
+        time. That one has contents seen before where the case is large; a single round has new ones, and borrows where
+        to find their truth would take long.
         Outputs that cannot borrow have truths of their own where the case is small; else, and where they take too
         much memory, two contents take turns.
         """
@@ -91,9 +98,11 @@ class Cases:
             return
         if not small and first.nbytes <= SMALL_BYTES:
             known = self._alike(first)
-        judged = self._derive(f"judged {workload.uuid} {attempt}") % rounds if small or rounds > 1 else None
+        alone = rounds == 1
+        borrows_all = alone and first.nbytes > SMALL_BYTES
+        judged = None if borrows_all else self._derive(f"judged {workload.uuid} {attempt}") % rounds
         for number in range(rounds):
-            if not small and number == judged:
+            if number == judged and not (small or alone):
                 yield known
                 continue
             case = self._variant(case, "fresh", f"timed {attempt} {number}", own)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FALSE_ALARM = 1e-6  # how often an honest sampler is accused by the test of the distribution
 _BINS = 16
 _EXPECTED = 20.0  # draws a bin must expect for the chi-square tail to hold
+_EDGE = 0.01  # of a row's mass that may come or go with a rounding: of more, chance says nothing
 
 
 class Draws:
@@ -27,27 +28,37 @@ class Draws:
     def __init__(self, seed: int = 0) -> None:
         self.generator = torch.Generator().manual_seed(seed)
         self.numbers: list[float] = []
+        self._next = 0  # draws at which they are tested again
 
-    def add(self, samples: torch.Tensor, probabilities: torch.Tensor) -> None:
-        """Add ids [rows] drawn from probabilities [rows, n]; ids must be in the support."""
+    def add(self, samples: torch.Tensor, probabilities: torch.Tensor, support: torch.Tensor | None = None) -> None:
+        """Add ids [rows] drawn from probabilities [rows, n]; ids must be in the `support` [rows, n].
+
+        Where that holds ids which the reference itself gives no mass, others of equal mass are at its edge: which of
+        them are in is a matter of rounding. Rows in which those have much of the mass are left out.
+        """
         mass = probabilities.to(torch.float64)
         own = mass.gather(1, samples.reshape(-1, 1).long())
         place = torch.arange(mass.shape[1], device=mass.device)
         before = (mass > own) | ((mass == own) & (place < samples.reshape(-1, 1)))
         above = torch.where(before, mass, 0.0).sum(dim=1)
         part = torch.rand(own.shape[0], generator=self.generator, dtype=torch.float64).to(mass.device)
-        uncertain = own[:, 0] < 1.0  # what is certain says nothing
-        self.numbers += (above + part * own[:, 0])[uncertain].clamp(0.0, 1.0 - 1e-12).tolist()
+        telling = own[:, 0] < 1.0  # what is certain says nothing
+        if support is not None:
+            least = mass.masked_fill(mass == 0, 1.0).amin(dim=1)
+            telling &= (support & (mass == 0)).sum(dim=1) * least <= _EDGE
+        self.numbers += (above + part * own[:, 0])[telling].clamp(0.0, 1.0 - 1e-12).tolist()
 
     def chance(self) -> float | None:
-        """Return how probable numbers as uneven as these are, `None` for too few draws.
+        """Return how probable numbers as uneven as these are, `None` for too few draws, or few more than last time.
 
-        The smaller of two tests, doubled: chi-square over bins, and the mean, which a wrong temperature moves.
+        The smaller of two tests, doubled: chi-square over bins, and the mean, which a wrong temperature moves. Asked
+        after each of many calls it looks whenever there are twice as many draws, some ten times in all.
         """
         total = len(self.numbers)
         bins = min(_BINS, int(total / _EXPECTED))
-        if bins < 2:  # noqa: PLR2004 - nothing to compare
+        if bins < 2 or total < self._next:  # noqa: PLR2004 - nothing to compare
             return None
+        self._next = 2 * total
         counts = [0] * bins
         for number in self.numbers:
             counts[int(number * bins)] += 1
@@ -82,7 +93,7 @@ def compare_samples(actual: torch.Tensor, truth: OutputTruth, draws: Draws | Non
     if bool(bad.any()):
         return _support(truth, flat, bad, "not in the support of the reference's distribution")
     draws = Draws() if draws is None else draws
-    draws.add(flat, mass)
+    draws.add(flat, mass, support)
     chance = draws.chance()
     if chance is not None and chance < FALSE_ALARM:
         line = f"{truth.name}: {len(draws.numbers)} draws do not follow the reference's distribution"

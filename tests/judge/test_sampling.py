@@ -115,3 +115,27 @@ def test_the_false_alarm_rate_is_what_it_says() -> None:
         chances.append(draws.chance())
     assert sum(chance < 0.1 for chance in chances if chance is not None) == pytest.approx(30, abs=20)
     assert min(chance for chance in chances if chance is not None) > FALSE_ALARM
+
+
+def test_draws_of_many_calls_are_told_apart_where_those_of_one_are_not() -> None:
+    """One row a call, as a search for sizes has it: of a single draw nothing is known."""
+    mass = torch.softmax(torch.arange(8.0), -1)[None]
+    ids = torch.zeros(1, dtype=torch.int64)
+    truth = OutputTruth("ids", "int64", ids, how=SAMPLED, probabilities=mass, support=mass > 0)
+    generator = torch.Generator().manual_seed(3)
+    honest: dict[str, Draws] = {}
+    for _ in range(3000):
+        assert compare(torch.multinomial(mass, 1, generator=generator)[:, 0], truth, draws=honest).ok
+    greedy: dict[str, Draws] = {}
+    refused = [not compare(mass.argmax(-1), truth, draws=greedy).ok for _ in range(200)]
+    assert any(refused)
+    assert sum(refused) <= 3, "it is looked at whenever there are twice as many"
+
+
+def test_rows_whose_edge_is_a_matter_of_rounding_are_left_out() -> None:
+    mass, support = torch.tensor([[0.5, 0.5, 0.0], [0.7, 0.3, 0.0]]), torch.tensor([[True] * 3, [True, True, False]])
+    draws = Draws()
+    draws.add(torch.tensor([2, 1]), mass, support)
+    assert len(draws.numbers) == 1
+    draws.add(torch.tensor([2, 1]), mass)
+    assert len(draws.numbers) == 3

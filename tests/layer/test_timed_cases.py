@@ -82,6 +82,25 @@ def test_a_single_round_has_contents_that_no_call_has_seen(kinds):
     made = cases(kinds)
     (only,) = made.timed(WORKLOAD, 1)
     assert contents(only) not in {contents(case) for case in made.repeated(WORKLOAD)}
+    assert only.lender is None, "there is no other round to be judged in full"
+
+
+@pytest.mark.parametrize("kinds", [FULL, FULL[:1]])
+def test_a_single_round_of_many_bytes_borrows(monkeypatch, kinds):
+    monkeypatch.setattr(making, "SMALL_BYTES", 1)
+    made = cases(kinds)
+    (only,) = made.timed(WORKLOAD, 1)
+    assert only.lender is not None
+
+
+def test_a_sampler_is_called_again_on_contents_that_are_known():
+    definition = replace(ROWS, op_type="sampling")
+    made = cases(definition=definition)
+    first, *others = made.repeated(WORKLOAD)
+    assert sum(case is first for case in others) == making.DRAWS
+    first, *others = made.drawn({"n": 2, "m": 1, "h": 8}, Recipe(3))
+    assert sum(case is first for case in others) == making.DRAWS
+    assert len(cases().repeated(WORKLOAD)) == len(FULL) + 2
 
 
 def test_small_outputs_that_cannot_borrow_have_truths_of_their_own():
