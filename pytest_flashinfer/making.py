@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping
@@ -63,15 +64,32 @@ class Cases:
     def drawn(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool = True) -> list[Case]:
         """Return the case of drawn sizes; to `repeat`, one with other contents and the first elsewhere as well."""
         first = self._case(axes, recipe, None)
-        calls = [first, _lent(self._alike(first), first), first.elsewhere()] if repeat else [first]
-        return calls + self._draws(first)
+        if not repeat:
+            return [first, *self._draws(first)]
+        other = self._anew(first) if recipe.seed % 2 else []
+        return [first, *(other or [_lent(self._alike(first), first)]), first.elsewhere(), *self._draws(first)]
 
     def repeated(self, workload: Workload) -> list[Case]:
-        """Return a workload's cases: fresh contents, contents that look alike, then the first again elsewhere."""
+        """Return a workload's cases: contents that look alike, fresh ones, then the first again elsewhere."""
         first = self.first(workload)
         if first.nbytes > SMALL_BYTES:
             return [first, _lent(self._alike(first), first), first.elsewhere()]
-        return [first, *self._variants(first, self.kinds), first.elsewhere(), *self._draws(first)]
+        others = [*self._variants(first, self.kinds), *self._anew(first)]
+        return [first, *others, first.elsewhere(), *self._draws(first)]
+
+    def _anew(self, first: Case) -> list[Case]:
+        """Return a case whose index tensors are other ones as well, where it has any: answers may be kept by shapes."""
+        if self._made or not any(map(_is_index, first.values.values())):
+            return []
+        recipe = replace(first.recipe, seed=self._derive(f"{first.recipe.seed} anew"))
+        make = functools.partial(self.inputs, first.axes, recipe, first.workload)
+        try:
+            values = self._once(first.axes, first.recipe, first.workload, "anew", make)
+        except InputsError:
+            return []
+        if tensor_shapes(values) != tensor_shapes(first.values):
+            return []
+        return [_lent(self._shaped(first.with_values(values, "anew")), first)]
 
     def _draws(self, first: Case) -> list[Case]:
         """Return more calls on contents whose truth is known, where a distribution is to be told from single draws."""
@@ -220,6 +238,10 @@ def _all_borrow(case: Case) -> bool:
     """Whether one bound for all elements and all contents makes sense: not for integers, codes and what is drawn."""
     borrowers = ("float64", "float32", "float16", "bfloat16")
     return all(output.dtype in borrowers for output in case.definition.outputs.values())
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64) and value.ndim > 0
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from pytest_flashinfer import making
 from pytest_flashinfer.data.model import InputSpec, TensorSpec
 from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.making import Cases
+from tests.inputs.contracts import RAGGED
 
 from .contracts import ROWS
 from .contracts import workload as listed
@@ -163,3 +165,28 @@ def test_so_does_what_takes_too_much_memory(monkeypatch):
     monkeypatch.setattr(making, "LARGEST_BYTES", 1)
     monkeypatch.setattr(making, "SMALL_BYTES", 1)
     assert len({contents(case) for case in cases().timed(WORKLOAD, 4)}) == 2
+
+
+SEGMENTS = replace(listed(4, axes={"n": 4, "total": 9, "len_indptr": 5}), inputs={
+    "x": InputSpec("random"), "indptr": InputSpec("random"),
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", [FULL, FULL[:1]], ids=["full", "smoke"])
+def test_index_tensors_are_other_ones_in_one_call_on_the_same_sizes(kinds):
+    """An answer may be kept by the shapes of what it followed from."""
+    first, *others = cases(kinds, RAGGED).repeated(SEGMENTS)
+    (other,) = (case for case in others if case.variant == "anew")
+    assert other.axes == first.axes
+    assert not torch.equal(other.values["indptr"], first.values["indptr"])
+    assert other.values["indptr"][-1] == first.values["indptr"][-1] == 9
+    assert other.lender is first
+
+
+def test_so_they_are_in_every_other_drawn_case():
+    axes = {"n": 4, "total": 9, "len_indptr": 5, "h": 8}
+    drawn = [cases(FULL, RAGGED).drawn(axes, Recipe(seed)) for seed in range(4)]
+    assert ["anew" in [case.variant for case in each] for each in drawn] == [False, True] * 2
+    assert [len(each) for each in drawn] == [3] * 4
+    without = cases().drawn({"n": 2, "m": 1, "h": 8}, Recipe(1))
+    assert "anew" not in [case.variant for case in without]
