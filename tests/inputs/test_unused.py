@@ -12,6 +12,7 @@ from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.strategies import edge_cases
 from pytest_flashinfer.inputs.structure import structures
 from tests.inputs.contracts import PAGED_DECODE, ROUTED, SLOTS, TABLE, axes, define, tensor
 
@@ -119,6 +120,8 @@ def test_batches_have_no_padding_some_of_it_or_nothing_else():
         assert ids[used:] == [-1] * (6 - used)
     assert slots_of(sizes, [3], "all_padded") == [[-1] * 6]
     assert "all_padded" not in grid_of(PAGED_DECODE).structures
+    sizes = [sizes["batch_size"] for sizes, recipe in edge_cases(SLOTS) if recipe.structure == "all_padded"]
+    assert min(sizes) == 1 < max(sizes)
 
 
 @given(st.integers(0, 9999), st.integers(1, 12), st.integers(0, 20))
