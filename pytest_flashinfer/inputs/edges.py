@@ -80,7 +80,9 @@ def _woven(*rounds: Iterator[_Wish | None]) -> Iterator[_Wish]:
 
 
 def _structures(grid: Grid) -> Iterator[_Wish]:
-    return ((grid.base, {"structure": name}) for name in grid.structures[1:])
+    yield from ((grid.base, {"structure": name}) for name in grid.structures[1:])
+    if "all_padded" in grid.structures:  # a single row is padded in no other structure
+        yield dict.fromkeys(grid.base, 1), {"structure": "all_padded"}
 
 
 def _families(grid: Grid) -> Iterator[_Wish]:

@@ -17,12 +17,16 @@ class Bound:
 
 @dataclass(slots=True)
 class Facts:
-    """`totals`: where a tensor ends; `rising`: tensors that never fall; `longest`: the longest segment allowed."""
+    """`totals`: where a tensor ends; `rising`: tensors that never fall; `longest`: the longest segment allowed.
+
+    `others`: what an element may equal instead of lying within the bounds, as -100 in `(x == -100) | (x >= 0)`.
+    """
 
     totals: dict[str, ast.expr] = field(default_factory=dict)
     rising: set[str] = field(default_factory=set)
     bounds: dict[str, Bound] = field(default_factory=dict)
     longest: dict[str, ast.expr] = field(default_factory=dict)
+    others: dict[str, list[ast.expr]] = field(default_factory=dict)
 
 
 def constant(node: ast.expr) -> Any:
@@ -40,12 +44,15 @@ def names_of(tree: ast.AST) -> frozenset[str]:
 
 
 def _strip(node: ast.expr) -> ast.expr:
-    """Take off what does not change the value: `int(...)`, `bool(...)`, `.item()`, `.all()`, `.long()`."""
+    """Take off what does not change the value: `int(...)`, `bool(...)`, `.item()`, `.all()`, `.long()`, `torch.all`."""
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id in {"int", "bool", "float", "all"} and len(node.args) == 1:
             node = node.args[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in {"item", "all", "long", "int", "cpu"}:
-            node = node.func.value
+            module = isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"
+            if module and len(node.args) != 1:
+                break
+            node = node.args[0] if module else node.func.value
         else:
             break
     return node
@@ -57,15 +64,48 @@ _FLIP: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 
 
 def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
-    """Collect hints from every comparison in the tree; the whole constraint is checked on the data afterwards."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Compare):
-            continue
+    """Collect hints from the comparisons that have to hold; the whole constraint is checked on the data afterwards.
+
+    Of alternatives one has to hold: hints are taken from the first that bounds a tensor.
+    """
+    node = _strip(tree)
+    if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
         for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
             if type(op) in _FLIP:
                 _compare(_strip(left), type(op), _strip(right), tensors, facts)
                 _compare(_strip(right), _FLIP[type(op)], _strip(left), tensors, facts)
+    elif parts := _parts(node, ast.And, ast.BitAnd):
+        for part in parts:
+            learn(part, tensors, facts)
+    elif parts := [part for part in _parts(node, ast.Or, ast.BitOr) if names_of(part) & tensors]:
+        values = [_value(part, tensors) for part in parts]
+        if isinstance(node, ast.BinOp) and len({names_of(part) & tensors for part in parts}) == 1:
+            for part, found in zip(parts, values, strict=True):
+                if found is not None and isinstance(part, ast.Compare):  # of each element, not of all together
+                    facts.others.setdefault(found[0], []).append(found[1])
+        ranges = [part for part, value in zip(parts, values, strict=True) if value is None]
+        learn((ranges or parts)[0], tensors, facts)
+
+
+def _parts(node: ast.expr, word: type[ast.boolop], sign: type[ast.operator]) -> list[ast.expr]:
+    """Return what `and` and `&` (or `or` and `|`) join, the latter element by element; nothing for another node."""
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, word):
+        return node.values
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, sign)):
+        return []
+    return [part for side in (node.left, node.right) for part in _parts(side, word, sign) or [side]]
+
+
+def _value(part: ast.expr, tensors: set[str]) -> tuple[str, ast.expr] | None:
+    """Return the tensor and what its elements equal, for `x == value`."""
+    node = _strip(part)
+    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)):
+        return None
+    for mine, value in ((_strip(node.left), node.comparators[0]), (_strip(node.comparators[0]), node.left)):
+        if isinstance(mine, ast.Name) and mine.id in tensors and not names_of(value) & tensors:
+            return mine.id, value
+    return None
 
 
 def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts) -> None:
@@ -84,12 +124,13 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
         facts.rising.add(name)
     elif what == "steps" and op in {ast.LtE, ast.Lt}:
         facts.longest.setdefault(name, _shifted(right, op))
-    elif what in {"all", "max"} and op in {ast.LtE, ast.Lt}:
-        bound = facts.bounds.get(name, Bound())
-        facts.bounds[name] = Bound(bound.lower, (*bound.upper, _shifted(right, op)))
-    elif what in {"all", "min"} and op in {ast.GtE, ast.Gt}:
-        bound = facts.bounds.get(name, Bound())
-        facts.bounds[name] = Bound((*bound.lower, _shifted(right, op)), bound.upper)
+    else:
+        bound, end = facts.bounds.get(name, Bound()), (_shifted(right, op),)
+        equal = what == "all" and op is ast.Eq
+        above = equal or (what in {"all", "max"} and op in {ast.LtE, ast.Lt})
+        below = equal or (what in {"all", "min"} and op in {ast.GtE, ast.Gt})
+        if above or below:
+            facts.bounds[name] = Bound(bound.lower + end * below, bound.upper + end * above)
 
 
 def _shifted(tree: ast.expr, op: type[ast.cmpop]) -> ast.expr:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import scalars
+from pytest_flashinfer.inputs import unused
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
 
@@ -17,15 +16,26 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Sequences, Setting
 
 _BIG: Final = 1 << 23  # elements of a table of random keys that are sorted at a time
+_TRIES: Final = 16
 _ANY: Final = 64  # ids stay below this where nothing bounds them
-_NONE: Final = 0.2  # the share of ids that point at nothing, where some may
+_RANGE: Final = 4  # fewer ids have one order between the first and the last
 
 
 def sample(setting: Setting, count: int, limit: int) -> torch.Tensor:
-    """Return `count` ids below `limit` in random order, distinct where there are enough."""
+    """Return `count` ids below `limit` in random order, distinct where there are enough.
+
+    Never those of `identity`, where others exist. Now and then they look like a range: they fill one, between its ends.
+    """
     generator = torch.Generator().manual_seed(setting.rng.getrandbits(48))
+    if _RANGE <= count <= limit and not setting.rng.randrange(3):
+        inner = 1 + torch.randperm(count - 2, generator=generator)
+        inner = inner.roll(1) if torch.equal(inner, inner.sort().values) else inner
+        ids = torch.cat([torch.tensor([0]), inner, torch.tensor([count - 1])])
+        return ids + setting.rng.randrange(limit - count + 1)
     if count <= limit:
-        return torch.randperm(limit, generator=generator)[:count]
+        ids = torch.randperm(limit, generator=generator)
+        same = torch.equal(ids[:count], torch.arange(count))
+        return (ids.roll(1) if same else ids)[:count]
     return torch.randint(max(limit, 1), (count,), generator=generator)
 
 
@@ -61,7 +71,7 @@ def _share(setting: Setting, ids: torch.Tensor, lengths: list[int]) -> None:
 
 
 def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
-    """Return a table of pages: distinct ones up to each length, then -1 or the id of a page nobody owns."""
+    """Return a table of pages: distinct ones up to each length, then padding or the id of a page nobody owns."""
     shape, limit = setting.shape(name), _limit(setting, name)
     if math.prod(shape) and not limit:
         raise _nothing_to_point_at(setting, name, f"a table of {shape[-1]} pages a sequence")
@@ -71,27 +81,30 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     ids = iter(sample(setting, sum(used) * math.prod(shape[1:-1]), limit).tolist())
     if setting.structure == "identity":
         ids = iter([i % max(limit, 1) for i in range(sum(used) * math.prod(shape[1:-1]))])
-    table = torch.full(shape, -1, dtype=torch.int64)
-    if not setting.plan.roles[name].padded:
-        table.copy_(sample(setting, table.numel(), limit).view(shape))
+    padding = next(iter(setting.plan.roles[name].unused), None)
+    table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)
     for row, width in zip(table, used, strict=True):
         for line in row.view(-1, shape[-1]):
             line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)
+    if padding is None or not unused.hold(setting, name, table):
+        free = sample(setting, table.numel(), limit).view(shape)
+        for row, other, width in zip(table, free, used, strict=True):
+            row[..., width:] = other[..., width:]
     return table
 
 
 def slots(setting: Setting, name: str) -> torch.Tensor:
-    """Return slots of a pool, distinct; where -1 is allowed, now and then -1."""
+    """Return slots of a pool, distinct; some are unused, where the contract allows it."""
     shape, limit = setting.shape(name), _limit(setting, name)
     count = math.prod(shape)
     if count and not limit:
         raise _nothing_to_point_at(setting, name, f"{count} slots")
     ids = torch.arange(count) % limit if setting.structure == "identity" and limit else sample(setting, count, limit)
-    if setting.plan.roles[name].padded and count > limit:
-        ids[limit:] = -1
+    if setting.plan.roles[name].unused and count > limit:
+        ids[limit:] = setting.plan.roles[name].unused[0]
         ids[:limit] = sample(setting, limit, limit)
-    elif setting.plan.roles[name].padded and count > 1 and setting.structure == "mixed":
-        ids[setting.rng.randrange(count)] = -1
+    else:
+        unused.mark(setting, name, ids)
     return ids.view(shape)
 
 
@@ -128,13 +141,16 @@ def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
 
 
 def experts(setting: Setting, name: str, device: torch.device, limit: int) -> torch.Tensor:
-    """Return the experts of each token, distinct in a row; loads are uneven unless the structure is `uniform`."""
+    """Return the experts of each token, distinct in a row; loads are uneven unless the structure is `uniform`.
+
+    Mostly the first or the last expert is among them.
+    """
     shape = setting.shape(name)
     rows, width = math.prod(shape[:-1]), shape[-1]
     if width > limit:
         raise AxisConflict(f"{name} distinct", f"{width} experts a token", f"{limit} experts")
     if setting.structure == "one_long":
-        ids = sample(setting, width, limit).to(device).expand(rows, width).contiguous()
+        ids = _with_ends(setting, sample(setting, width, limit).view(1, -1), limit).to(device).repeat(rows, 1)
     elif setting.structure == "uniform":
         ids = (torch.arange(rows * width, device=device) % limit).view(rows, width)
     else:
@@ -142,7 +158,16 @@ def experts(setting: Setting, name: str, device: torch.device, limit: int) -> to
         ids = distinct_rows(setting, rows, width, limit, device)
         head = (rows + 1) // 2
         ids[:head] = distinct_rows(setting, head, width, few, device)
+        ids = _with_ends(setting, ids, limit)
     return ids.view(shape)
+
+
+def _with_ends(setting: Setting, ids: torch.Tensor, limit: int) -> torch.Tensor:
+    """Put the first and the last id into rows that keep distinct, where no row has them."""
+    for end in _ends(setting, 0, limit) if ids.numel() else ():
+        if not bool((ids == end).any()):
+            ids[setting.rng.randrange(ids.shape[0]), setting.rng.randrange(ids.shape[1])] = end
+    return ids
 
 
 def packed_experts(ids: torch.Tensor, setting: Setting) -> torch.Tensor:
@@ -168,35 +193,27 @@ def counts(setting: Setting, name: str) -> torch.Tensor:
 
 
 def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.device) -> torch.Tensor:
-    """Return ids anywhere below `limit`, repeats allowed, the last one among them; and what stands for none."""
+    """Return ids anywhere below `limit`, repeats allowed, mostly the first or the last among them; some are unused."""
     shape = setting.shape(name)
     low, high = setting.limits(name)
+    low = max(low or 0, 0) if setting.plan.roles[name].unused else low or 0
     top = min(n for n in (limit, None if high is None else high + 1, 1 << 31) if n is not None)
     top = _ANY if limit is None and high is None else top
-    if math.prod(shape) and top <= (low or 0):
+    if math.prod(shape) and top <= low:
         raise AxisConflict(f"{name} < {top}", f"{math.prod(shape)} indices", f"{top} entries to point at")
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
-    ids = torch.randint(low or 0, max(top, 1), shape, generator=generator, device=device)
-    flat = ids.view(-1)
-    if flat.numel() > 1 and top > 1:
-        flat[setting.rng.randrange(flat.numel())] = top - 1
-    for none in _stand_for_none(setting, name) if setting.structure != "uniform" else ():
-        flat[torch.rand(flat.shape, generator=generator, device=device) < _NONE] = none
+    ids = torch.randint(low, max(top, 1), shape, generator=generator, device=device)
+    flat, away = ids.view(-1), unused.mark(setting, name, ids)
+    tried = (setting.rng.randrange(len(flat)) for _ in range(_TRIES if len(flat) else 0))
+    used = dict.fromkeys(place for place in tried if place not in away)
+    for place, end in zip(used, _ends(setting, low, top), strict=False):
+        flat[place] = end
     return ids
 
 
-def _stand_for_none(setting: Setting, name: str) -> list[int]:
-    """Return the ids that point at nothing: -1 if no constraint forbids it, and a scalar like `ignore_index`.
-
-    Both are named by the description.
-    """
-    inputs = setting.contract.definition.inputs
-    words = set(re.findall(r"\w+", inputs[name].description or ""))
-    named = [each for each in words & inputs.keys() if inputs[each].shape is None and re.search("ignore|pad", each)]
-    values = [setting.env.get(each, scalars.usual(setting.contract, each, setting.env)) for each in sorted(named)]
-    low = setting.limits(name)[0]
-    unused = setting.plan.roles[name].padded and (low is None or low < 0)
-    return [-1] * unused + [value for value in values if isinstance(value, int)]
+def _ends(setting: Setting, low: int, top: int) -> tuple[int, ...]:
+    """Return which of the first and the last valid id have to occur: in one draw both, in another only one."""
+    return setting.rng.choice(((low, top - 1), (top - 1, low), (low,), (top - 1,)))
 
 
 def _nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConflict:

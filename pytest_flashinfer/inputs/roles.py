@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.inputs.contract import Contract
 
+_ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
 _POINTERS: Final = re.compile(r"indptr|cu_?seq_?len|cum|row_splits", re.IGNORECASE)
 
 
@@ -32,7 +33,8 @@ def _indptr(s: Subject) -> Role | None:
     rule = s.contract.derived.get(axis)
     one_more = rule is not None and re.search(r"\+ 1$|_plus_1", ast.unparse(rule.tree)) is not None
     named = bool(_POINTERS.search(s.name)) or s.told(r"cumulative|prefix.sum")
-    if not (s.name in facts.totals or s.name in facts.rising or one_more or named):
+    rising = s.name in facts.rising and not s.named(_ROW_IDS)  # rows of tokens may be sorted as well
+    if not (s.name in facts.totals or rising or one_more or named):
         return None
     return Role("indptr", axis=facts.totals.get(s.name), group=_group(s))
 
@@ -49,7 +51,7 @@ def _table(s: Subject) -> Role | None:
     if len(s.dims) < 2 or not named or s.named("sparse|topk"):  # noqa: PLR2004
         return None
     pool = pool_of(s)
-    return Role("page_table", limit=ast.Name(pool) if pool else None, padded=s.padded) if pool or sure else None
+    return Role("page_table", limit=ast.Name(pool) if pool else None, unused=s.unused) if pool or sure else None
 
 
 def _sparse(s: Subject) -> Role | None:
@@ -57,14 +59,15 @@ def _sparse(s: Subject) -> Role | None:
     if len(s.dims) < 2 or not named or s.named("expert"):  # noqa: PLR2004
         return None
     pool = pool_of(s)
-    return Role("sparse", limit=slots_of(s.contract, pool), padded=True) if pool else None
+    return Role("sparse", limit=slots_of(s.contract, pool), unused=(-1,)) if pool else None
 
 
 def _experts(s: Subject) -> Role | None:
     if not (s.named(r"expert|topk_ids|topk_idx|selected") or s.told(r"\bexpert")) or s.named("offset|num|count|size"):
         return None
     packed = s.told(r"pack|bits\[") and canonical(s.spec.dtype) == "int32"
-    return Role("packed_experts" if packed else "expert_ids", limit=find_axis(s.contract, "experts"))
+    limit = find_axis(s.contract, "experts")
+    return Role("packed_experts", limit=limit) if packed else Role("expert_ids", limit=limit, unused=s.unused)
 
 
 def _slot_ids(s: Subject) -> Role | None:
@@ -75,7 +78,7 @@ def _slot_ids(s: Subject) -> Role | None:
     if pool is None:
         return None
     flat = s.named("mapping|loc") and s.axis(0) not in {"batch_size", "num_seqs"}
-    return Role("slots", limit=slots_of(s.contract, pool) if flat else ast.Name(pool), padded=s.padded)
+    return Role("slots", limit=slots_of(s.contract, pool) if flat else ast.Name(pool), unused=s.unused)
 
 
 def _page_ids(s: Subject) -> Role | None:
@@ -94,9 +97,9 @@ def _lengths(s: Subject) -> Role | None:
 
 
 def _batch_ids(s: Subject) -> Role | None:
-    if not s.named(r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"):
+    if not s.named(_ROW_IDS):
         return None
-    return None if len(s.dims) > 1 or s.padded else Role("batch_ids")  # rows that are pointed to, several or none
+    return None if len(s.dims) > 1 or s.unused else Role("batch_ids")  # rows that are pointed to, several or none
 
 
 def _positions(s: Subject) -> Role | None:
@@ -107,14 +110,14 @@ def _positions(s: Subject) -> Role | None:
     table = next(
         (d for n, d in s.contract.dims.items() if d and len(d) > 1 and re.search(r"cos|sin|rope|freq", n)), None
     )
-    return Role("positions", limit=table[0] if table else None)
+    return Role("positions", limit=table[0] if table else None, unused=s.unused)
 
 
 def _tokens(s: Subject) -> Role | None:
     if not (s.named(r"ids?$|tokens?$|labels?$|targets?$") or s.told("token ind|token id|vocab")):
         return None
     vocab = find_axis(s.contract, "vocab")
-    return Role("token_ids", limit=vocab, padded=s.padded) if vocab is not None else None
+    return Role("token_ids", limit=vocab, unused=s.unused) if vocab is not None else None
 
 
 def _top_k(s: Subject) -> Role | None:
@@ -180,7 +183,7 @@ def role_of(contract: Contract, name: str) -> Role:
         role = recognise(subject)
         if role is not None:
             return role
-    return Role("index", limit=_index_limit(subject), padded=subject.padded)
+    return Role("index", limit=_index_limit(subject), unused=subject.unused)
 
 
 def _index_limit(s: Subject) -> ast.expr | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.inputs import indices
+from pytest_flashinfer.inputs import indices, unused
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
 from pytest_flashinfer.inputs.sequences import Sequences, Setting, draw_sequences
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan
     from pytest_flashinfer.inputs.recipe import Recipe
 
-# Rows without keys, by a mask or by length, or more queries than keys: only where the reference gives finite results.
-SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank"})
+# Rows without keys, by a mask or by length, more queries than keys, or nothing to do at all: only where the reference
+# gives finite results.
+SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank", "all_padded"})
+_UNSORTED: Final = re.compile(r"\b(any|no|arbitrary)( particular)? order|unsorted|not( be| necessarily)* sorted")
+_SORTED: Final = re.compile(
+    r"\bsort|order|ascend|non-?decreas|increas|monoton|never falls?|group(ed|s) by|consecutive|contiguous|one after"
+)
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
@@ -36,6 +42,8 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
         names.update(dict.fromkeys(("uniform", "blank")))
     if kinds & _IDS:
         names["identity"] = None
+    if unused.occurs(contract, plan):
+        names.update(dict.fromkeys(unused.STRUCTURES))
     if plan.last_page or (plan.pages and plan.lengths):
         names["full_last_page"] = None
     if plan.last_page:
@@ -48,7 +56,6 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
     query, keys = plan.pointer("q", "plain"), plan.pointer("kv") or (plan.lengths and plan.pages)
     if query is not None and keys:
         names.update(dict.fromkeys(("q_equals_kv", "no_kv", "q_longer")))
-    del contract
     return tuple(names)
 
 
@@ -93,7 +100,10 @@ def _experts(setting: Setting, name: str, kind: str, device: torch.device) -> to
     if len(shape) < 2:  # noqa: PLR2004 - one expert a row
         return indices.uniform_ids(setting, name, limit, device)
     ids = indices.experts(setting, name, device, limit if limit is not None else 2 * shape[-1])
-    return indices.packed_experts(ids, setting) if kind == "packed_experts" else ids
+    if kind == "packed_experts":
+        return indices.packed_experts(ids, setting)
+    unused.mark(setting, name, ids)
+    return ids
 
 
 def _pointers(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
@@ -132,18 +142,28 @@ def _rows(found: Sequences, count: int) -> list[int] | None:
 def _batch_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     count = math.prod(setting.shape(name))
     lengths = _rows(found, count)
-    if lengths is None and found.kv and sum(found.kv) >= count:
-        pairs = [b for b, length in enumerate(found.kv) for _ in range(length)]
-        lengths = [0] * len(found.kv)
-        for row in setting.rng.sample(pairs, count):
-            lengths[row] += 1
-    if lengths is None:
+    if lengths is not None:
+        repeats = torch.tensor(lengths, dtype=torch.int64)
+        return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
+    if found.kv and sum(found.kv) >= count:
+        rows = setting.rng.sample([b for b, length in enumerate(found.kv) for _ in range(length)], count)
+    else:
         table = next((setting.shape(n)[0] for n in setting.plan.of("page_table")), 0)
         limit = max(1, table or found.count or _outer(setting, name))
-        ids = sorted(setting.rng.randrange(limit) for _ in range(count))
-        return torch.tensor(ids, dtype=torch.int64).view(setting.shape(name))
-    repeats = torch.tensor(lengths, dtype=torch.int64)
-    return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
+        rows = [setting.rng.randrange(limit) for _ in range(count)]
+    ids = torch.tensor(rows, dtype=torch.int64).view(setting.shape(name))
+    if setting.rng.randrange(2) and _any_order(setting, name) and unused.hold(setting, name, ids):
+        return ids
+    return ids.flatten().sort().values.view(ids.shape)
+
+
+def _any_order(setting: Setting, name: str) -> bool:
+    """Whether rows of tokens may come in any order: each has a position beside it, and no description says sorted."""
+    inputs = setting.contract.definition.inputs
+    beside = [n for n in setting.plan.of("positions") if inputs[n].shape == inputs[name].shape]
+    told = (setting.contract.definition.description, *(inputs[n].description for n in (name, *beside)))
+    text = _UNSORTED.sub("", " ".join(filter(None, told)).lower())
+    return bool(beside) and name not in setting.contract.reading.facts.rising and _SORTED.search(text) is None
 
 
 def _outer(setting: Setting, name: str) -> int:

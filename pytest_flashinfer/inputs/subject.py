@@ -7,8 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
+import torch
 
+from pytest_flashinfer.inputs.dtypes import torch_dtype
+from pytest_flashinfer.inputs.hints import Bound, constant
+
+if TYPE_CHECKING:
     from pytest_flashinfer.data.model import TensorSpec
     from pytest_flashinfer.inputs.contract import Contract
 
@@ -25,6 +29,11 @@ NAMES: Final = {
 }
 
 
+_NEGATIVE: Final = re.compile(r"(?<![\w)\]])-\d+\b(?!\.\d)")
+_BEGINS: Final = re.compile(r"(between|from|least|minimum|range|times|by|[<>*]=?|[≤≥])\s*[\[(]?\s*$")
+_ENDS: Final = re.compile(r"\s*(,[^,()\[\]]+[)\]]|to\b|through\b|\.\.|…)")
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """What a tensor holds. `limit` is the size that its integers stay below, `axis` the one that a total is tied to."""
@@ -33,7 +42,12 @@ class Role:
     limit: ast.expr | None = None
     axis: ast.expr | None = None
     group: str = "plain"  # of sequence pointers and lengths: "q", "kv" or "plain"
-    padded: bool = False  # -1 marks entries that are not used
+    unused: tuple[int, ...] = ()  # what marks entries that are not used
+
+    @property
+    def padded(self) -> bool:
+        """Whether entries may be marked as not used."""
+        return bool(self.unused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +77,22 @@ class Subject:
         return ast.unparse(self.dims[index])
 
     @property
-    def padded(self) -> bool:
-        """Whether the description speaks of -1 as padding: neither of the end of a range nor of the last axis."""
-        return self.told(r"(?<![\w)\]])-1\b") and not self.told(r"(dim|axis|dimension)\s*=?\s*-1\b")
+    def unused(self) -> tuple[int, ...]:
+        """What marks entries that are not used, -1 first: what a constraint allows besides a range, or the description.
+
+        A negative number in words counts unless it is the end of a range or an axis; only -1 may begin a range.
+        """
+        facts = self.contract.reading.facts
+        stated = [constant(tree) for tree in facts.others.get(self.name, ())]
+        least = [constant(tree) for tree in facts.bounds.get(self.name, Bound()).lower]
+        found = {n for n in stated if isinstance(n, int)} | {-1 for n in least if n == -1}
+        if not self.told(r"(dim|axis|dimension)\s*=?\s*-\d"):
+            for match in _NEGATIVE.finditer(self.text):
+                before, after = self.text[: match.start()], self.text[match.end() :]
+                if match[0] == "-1" or not (_BEGINS.search(before) or _ENDS.match(after)):
+                    found.add(int(match[0]))
+        ends = torch.iinfo(torch_dtype(self.contract.dtype(self.name)))
+        return tuple(sorted((n for n in found if ends.min <= n <= ends.max), reverse=True))
 
 
 def find_axis(contract: Contract, what: str) -> ast.expr | None:

@@ -60,7 +60,7 @@ def test_a_value_to_ignore_is_among_the_labels_that_name_it():
     definition = embedding("Labels; rows with ignore_index do not count.", "labels", ignore_index=ignore)
     labels = torch.cat([inputs["labels"] for inputs in made(definition, {"n": 40})])
     assert set(labels.tolist()) & {-100}
-    other = make_inputs(definition, {"n": 40}, Recipe(1, scalars={"ignore_index": 0}))
+    other = make_inputs(definition, {"n": 40}, Recipe(5, scalars={"ignore_index": 0}))
     assert -100 not in other["labels"].tolist()
     assert other["labels"].tolist().count(0) > 2
     assert grid_of(definition).scalars["ignore_index"] == (0,)
