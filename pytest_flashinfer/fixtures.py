@@ -98,7 +98,7 @@ def cases(
     reference: Answers,
 ) -> Cases:
     """Turn workloads and drawn sizes into cases with concrete inputs."""
-    from pytest_flashinfer.making import Cases
+    from pytest_flashinfer.making import DRAWS, Cases
 
     too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
     if too_large is not None:
@@ -106,7 +106,8 @@ def cases(
     own = getattr(inputs, "own", None)
     default = inputs if own is not None else _default_inputs(definition, definition_file, fib_session, reference)
     kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
-    return Cases(definition, inputs, default, fib_session.options.seed, kinds, reference, fib_session.kept)
+    draws = DRAWS[fib_session.device.kind]
+    return Cases(definition, inputs, default, fib_session.options.seed, kinds, reference, fib_session.kept, draws)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
 SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
-DRAWS = 8  # more calls of a sampler on the same contents
+DRAWS = {"cpu": 4, "cuda": 8}  # more calls of a sampler on the same contents
 LARGEST_BYTES = 1 << 30  # the inputs of cases above this size are held twice and no more
 
 
@@ -38,7 +38,8 @@ class Cases:
 
     `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
     `kinds` says how contents vary; each costs a run of the oracle, once for all solutions. `reference` is asked for
-    the shapes that no size decides. `kept` holds inputs for the next solution.
+    the shapes that no size decides. `kept` holds inputs for the next solution. Where something is drawn, its
+    distribution is told from `draws` more calls on contents whose truth is known.
     """
 
     definition: Definition
@@ -48,6 +49,7 @@ class Cases:
     kinds: tuple[str, ...]
     reference: Answers | None = None
     kept: Kept = field(default_factory=Kept)
+    draws: int = DRAWS["cpu"]
     _firsts: dict[str, Case] = field(default_factory=dict)  # of this item, by workload, as are the next
     _owned: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -92,8 +94,7 @@ class Cases:
         return [_lent(self._shaped(first.with_values(values, "anew")), first)]
 
     def _draws(self, first: Case) -> list[Case]:
-        """Return more calls on contents whose truth is known, where a distribution is to be told from single draws."""
-        return [first] * (DRAWS if self.definition.op_type == "sampling" else 0)
+        return [first] * (self.draws if self.definition.op_type == "sampling" else 0)
 
     def timed(self, workload: Workload, rounds: int, attempt: int = 0) -> Iterator[Case]:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
