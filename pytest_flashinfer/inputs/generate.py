@@ -172,7 +172,7 @@ def _float(making: _Making, name: str, source: Source) -> torch.Tensor:
     family = making.recipe.family
     if family in SPECIAL and name not in not_finite(making.plan):
         family = "normal"
-    want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in)
+    want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in, role.base)
     return float_tensor(want, family, source)
 
 

@@ -34,6 +34,7 @@ class Role:
     axis: ast.expr | None = None
     group: str = "plain"  # of sequence pointers and lengths: "q", "kv" or "plain"
     padded: bool = False  # -1 marks entries that are not used
+    base: float | None = None  # of a rotary table's frequencies, where the contract tells it
 
 
 @dataclass(frozen=True, slots=True)
