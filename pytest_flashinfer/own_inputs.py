@@ -75,8 +75,7 @@ def _is_custom(workload: Workload | None, name: str) -> bool:
 
 
 def _scalars(workload: Workload | None, recipe: Recipe) -> dict[str, Any]:
-    stated = {} if workload is None else {n: s.value for n, s in workload.inputs.items() if s.kind == "scalar"}
-    return {**recipe.scalars, **stated}
+    return {**recipe.scalars, **(workload.scalars if workload is not None else {})}
 
 
 def _as_declared(name: str, value: Any, spec: TensorSpec) -> Any:

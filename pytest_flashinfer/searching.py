@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition, Workload
-    from pytest_flashinfer.inputs.recipe import Layout, Recipe
+    from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
@@ -92,9 +92,9 @@ class SizeSearch:
         self.solution = solution
         self.reference = reference
         self.built = bool(solution.took)  # need not be built first
-        self.listed = [workload.axes for workload in listed]
+        self.listed = [sizes_and_scalars(workload) for workload in listed]
         self.stated = definition
-        self.definition = pinned(definition, self.listed)
+        self.definition = pinned(definition, [workload.axes for workload in listed])
         self.options = options
         self.progress = session.progress
         self.layouts: tuple[Layout, ...] = ("contiguous",)
@@ -244,3 +244,9 @@ class SizeSearch:
             return f"{'appended to' if append_once(path, line.encode()) else 'already in'} {path}"
         except OSError as error:
             return f"--fib-save-failures: {path} cannot be written: {error.strerror}"
+
+
+def sizes_and_scalars(workload: Workload) -> dict[str, Scalar]:
+    """Return what a workload says of its case in numbers and texts."""
+    scalars = {name: value for name, value in workload.scalars.items() if isinstance(value, bool | int | float | str)}
+    return {**scalars, **workload.axes}

@@ -124,6 +124,11 @@ class Workload:
     tolerance: WorkloadTolerance | None = None
     extra: Extra = field(default_factory=dict)
 
+    @property
+    def scalars(self) -> dict[str, Any]:
+        """The values of the inputs that are given as scalars."""
+        return {name: spec.value for name, spec in self.inputs.items() if spec.kind == "scalar"}
+
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.inputs.choice import assumed
 from pytest_flashinfer.inputs.contract import Contract, contract_of
 from pytest_flashinfer.inputs.dtypes import is_packed, storage_shape
 from pytest_flashinfer.inputs.equation import invert, whole
@@ -118,7 +119,8 @@ def complete(contract: Contract, wish: Mapping[str, int], pinned: Collection[str
 
 
 def _expand(contract: Contract, choice: Mapping[str, int]) -> dict[str, Any]:
-    return solve(contract, {name: value for name, value in choice.items() if name not in contract.constants})
+    sizes = {name: value for name, value in choice.items() if name not in contract.constants}
+    return solve(contract, {**assumed(contract), **sizes})
 
 
 def _violated(contract: Contract, env: Mapping[str, Any]) -> list[Rule]:

@@ -36,14 +36,17 @@ class Contract:
     """What is known of a definition's sizes.
 
     `equations` and `predicates` are the constraints over axes (integer scalars count as axes where a constraint
-    names them), `conventions` the equations that hold unless something contradicts them. `derived` maps a size to
-    the equation that yields it, `free` are the sizes left to choose.
+    names them, `floats` never do), `conventions` the equations that hold unless something contradicts them. `derived`
+    maps a size to the equation that yields it, `free` are the sizes left to choose.
     """
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
         specs = {**definition.outputs, **definition.inputs}
-        self.reading: Reading = read(definition.constraints, {name: spec.shape for name, spec in specs.items()})
+        scalars = {name: spec for name, spec in definition.inputs.items() if spec.shape is None}
+        self.floats = frozenset(n for n, spec in scalars.items() if is_float(spec.dtype) and n not in definition.axes)
+        shapes = {name: spec.shape for name, spec in specs.items()}
+        self.reading: Reading = read(definition.constraints, shapes, self.floats)
         self.constants = definition.const_axes
 
     @cached_property
@@ -64,7 +67,8 @@ class Contract:
                  sorted(names_of(t))]  # fmt: skip
         ruled = [name for rule in self.reading.axis for name in sorted(rule.names)]
         known = dict.fromkeys((*declared, *shown, *ruled))
-        return tuple(name for name in known if name not in self.constants and name not in self.texts)
+        none = self.constants.keys() | self.texts | self.floats
+        return tuple(name for name in known if name not in none)
 
     @cached_property
     def texts(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
-from pytest_flashinfer.inputs.recipe import Layout, Recipe
+from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,13 +27,13 @@ _TELLING: Final = ("zero_rows", "tiny", "large", "negative", "ties", "big_row")
 
 
 def edge_cases(  # noqa: PLR0913 - all but one have defaults
-    definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0, *,
+    definition: Definition, listed: Sequence[Mapping[str, Scalar]] = (), max_elements: int = 0, *,
     layouts: Sequence[Layout] = ("contiguous",), limit: int = _EDGES, seed: int = 0,
 ) -> list[Case]:  # fmt: skip
     """Return up to `limit` cases in the order in which they should be tried; of another `seed` only contents differ.
 
-    `listed` are the axes of the definition's workloads, `max_elements` bounds the elements of all tensors of a case.
-    Raises Unsatisfiable where no sizes satisfy the constraints.
+    `listed` are the sizes and scalars of the definition's workloads, `max_elements` bounds the elements of all tensors
+    of a case. Raises Unsatisfiable where no sizes satisfy the constraints.
     """
     grid = grid_of(definition, listed, max_elements)
     grid.settled(grid.base)  # says at once where nothing can be satisfied
@@ -143,8 +143,9 @@ def _square(grid: Grid) -> list[int]:
 
 
 def _past_listed(grid: Grid) -> list[int]:
-    seen = [value for axes in grid.listed for name, value in axes.items() if name in grid.contract.free]
-    return sorted({value + 1 for value in seen})[-4:]
+    free = set(grid.contract.free) & set(grid.contract.axis_names)
+    seen = {n for sizes in grid.listed for name, n in sizes.items() if name in free and isinstance(n, int)}
+    return sorted(n + 1 for n in seen)[-4:]
 
 
 def _long(grid: Grid) -> Iterator[_Wish]:

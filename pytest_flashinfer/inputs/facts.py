@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs.hints import Facts, constant, learn, names_of
+from pytest_flashinfer.inputs.hints import Facts, comparisons, constant, learn, names_of
 
 Shapes = Mapping[str, "tuple[str, ...] | None"]
 
@@ -28,12 +28,23 @@ class Rule:
         """Compute it for axes and scalars (and tensors, where it reads them). Raises ConstraintError."""
         return bool(run(self.tree, env))
 
+    def fails(self, env: Mapping[str, Any]) -> bool:
+        """Whether it is false. One that cannot be computed, for an input that is left out, is not."""
+        try:
+            return not self.holds(env)
+        except ConstraintError:
+            return False
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All constraints, sorted: `axis` rules need no data, `data` rules do; `prose` and `broken` nobody can check."""
+    """All constraints, sorted: `axis` rules need no data, `data` rules do; `prose` and `broken` nobody can check.
+
+    `scalar` rules need no data either, but no size follows from them: they say which values a float scalar may have.
+    """
 
     axis: tuple[Rule, ...]
+    scalar: tuple[Rule, ...]
     data: tuple[Rule, ...]
     prose: tuple[str, ...]
     broken: tuple[str, ...]
@@ -114,9 +125,18 @@ def _parts(tree: ast.expr) -> Iterator[ast.expr]:
         yield tree
 
 
-def read(constraints: tuple[str, ...], shapes: Shapes) -> Reading:
-    """Sort the constraints of a definition whose tensors have these declared shapes."""
+def _bounds_scalars(rule: Rule, floats: Collection[str]) -> bool:
+    """Whether a rule speaks of float scalars alone, or compares one as it is: the scalar then yields to the sizes."""
+    if not rule.names.isdisjoint(floats):
+        sides = [left for left, _, _ in comparisons(rule.tree)]
+        return rule.names <= set(floats) or any(isinstance(side, ast.Name) and side.id in floats for side in sides)
+    return False
+
+
+def read(constraints: tuple[str, ...], shapes: Shapes, floats: Collection[str] = ()) -> Reading:
+    """Sort the constraints of a definition whose tensors have these declared shapes; `floats` are its float scalars."""
     axis: list[Rule] = []
+    scalar: list[Rule] = []
     data: list[Rule] = []
     prose: list[str] = []
     broken: list[str] = []
@@ -139,5 +159,5 @@ def read(constraints: tuple[str, ...], shapes: Shapes) -> Reading:
                 data.append(rule)
                 learn(part, tensors, facts)
             else:
-                axis.append(rule)
-    return Reading(tuple(axis), tuple(data), tuple(prose), tuple(broken), facts)
+                (scalar if _bounds_scalars(rule, floats) else axis).append(rule)
+    return Reading(tuple(axis), tuple(scalar), tuple(data), tuple(prose), tuple(broken), facts)

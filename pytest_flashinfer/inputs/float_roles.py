@@ -41,11 +41,17 @@ def _scratch(s: Subject) -> Role | None:
 
 
 def _tables(s: Subject) -> Role | None:
-    if s.named(r"cos_?_?sin|rope_?cache|rotary_?(cache|emb)|freqs"):
-        return Role("cos_sin")
-    if s.named(r"(^|_)cos(_|$|ine)"):
-        return Role("cos")
-    return Role("sin") if s.named(r"(^|_)sine?(_|$)") else None
+    kinds = {"cos_sin": r"cos_?_?sin|rope_?cache|rotary_?(cache|emb)|freqs", "cos": r"(^|_)cos(_|$|ine)",
+             "sin": r"(^|_)sine?(_|$)"}  # fmt: skip
+    kind = next((kind for kind, pattern in kinds.items() if s.named(pattern)), None)
+    return Role(kind, base=_rotary_base(s)) if kind else None
+
+
+def _rotary_base(s: Subject) -> float | None:
+    """Return the base of rotary frequencies that descriptions tell: a kernel may then make the table itself."""
+    told = f"{s.spec.description or ''} {s.contract.definition.description or ''}"
+    numbers = [float(re.sub("[,_]", "", next(filter(None, found)))) for found in _BASE.findall(told)]
+    return next((number for number in numbers if number >= _LEAST_BASE), None)
 
 
 def _sampling(s: Subject) -> Role | None:
@@ -97,6 +103,9 @@ _FLOATS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
 )  # fmt: skip
 # Roles whose values a family decides; the others keep to the range that gives them their meaning.
 FREE: Final = frozenset({"data", "unit", "probs"})
+ROTARY: Final = frozenset({"cos_sin", "cos", "sin"})
+_LEAST_BASE: Final = 100.0  # of frequencies; a smaller one is a logarithm's
+_BASE: Final = re.compile(r"(?:theta|base)\b\D{0,12}(\d[\d,_]*(?:\.\d+)?(?:e\d+)?)|\b(10[,_]?000|1e4)\b", re.IGNORECASE)
 
 
 def float_role(subject: Subject) -> Role:

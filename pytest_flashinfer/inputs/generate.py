@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.inputs import layout, scalars
+from pytest_flashinfer.inputs import choice, layout, scalars
 from pytest_flashinfer.inputs.axes import shape_of, solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.inputs.contract import Contract
-    from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.recipe import Recipe
 
 DESCRIPTION: Final = 2  # the form whose scalars come as numbers and as 0-d tensors
@@ -83,7 +81,8 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
         elif name in making.fixed and isinstance(making.fixed[name], torch.Tensor):
             _check_shape(making, name)
     making.env.update({n: v for n, v in making.fixed.items() if isinstance(v, int | float | str)})
-    making.env.update({n: v for n, v in recipe.scalars.items() if n in definition.inputs and n not in making.fixed})
+    wishes = {n: v for n, v in recipe.scalars.items() if n in definition.inputs and n not in making.fixed}
+    making.env.update(choice.wished(contract, wishes, making.env))
     _make(making)
     _check(making)
     _lay_out(making)
@@ -148,7 +147,7 @@ def _make(making: _Making) -> None:
         if name in made or dims:
             continue
         wanted = name not in making.contract.droppable or making.env.get(name) is not None
-        value = scalars.usual(making.contract, name, making.env) if wanted else None
+        value = making.env[name] = choice.chosen(making.contract, name, making.env) if wanted else None
         number = dims is None or value is None or (as_numbers and name not in making.stated)
         made[name] = value if number else _zero_dim(making, name, value)
     source = Source(making.recipe.seed, making.device)
@@ -172,7 +171,7 @@ def _float(making: _Making, name: str, source: Source) -> torch.Tensor:
     family = making.recipe.family
     if family in SPECIAL and name not in not_finite(making.plan):
         family = "normal"
-    want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in)
+    want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in, role.base)
     return float_tensor(want, family, source)
 
 
@@ -191,26 +190,21 @@ def _env(making: _Making) -> dict[str, Any]:
 
 
 def _check(making: _Making) -> None:
-    """Evaluate the constraints that read data. Raises AxisConflict for stored data, Unsatisfiable for generated."""
-    env = _env(making)
-    broken = [rule for rule in making.contract.reading.data if _fails(rule, env)]
+    """Evaluate the constraints on data and drawn scalars. Raises AxisConflict if it is stored, Unsatisfiable if not."""
+    reading, env = making.contract.reading, _env(making)
+    drawn = {name for name, dims in making.contract.dims.items() if not dims and name not in making.fixed}
+    rules = (*reading.data, *(rule for rule in (*reading.axis, *reading.scalar) if rule.names & drawn))
+    broken = [rule for rule in rules if rule.fails(env)]
     last = making.plan.last_page
     if broken and last and last not in making.fixed and any(last in rule.names for rule in broken):
         making.made[last].clamp_(min=1)  # this contract gives empty sequences a length of 1
         env = _env(making)
-        broken = [rule for rule in making.contract.reading.data if _fails(rule, env)]
+        broken = [rule for rule in rules if rule.fails(env)]
     for rule in broken:
         stored = rule.names & making.fixed.keys()
         if stored:
             raise AxisConflict(rule.text, "it is false", f"the data of {', '.join(sorted(stored))}")
         raise Unsatisfiable(rule.text, "no rule for this constraint made data that satisfies it")
-
-
-def _fails(rule: Rule, env: Mapping[str, Any]) -> bool:
-    try:
-        return not rule.holds(env)
-    except ConstraintError:
-        return False  # it cannot be computed, for an input that is left out or a form that nobody can evaluate
 
 
 def _lay_out(making: _Making) -> None:

@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.axes import shape_of
+from pytest_flashinfer.inputs.choice import others
 from pytest_flashinfer.inputs.contract import Contract, contract_of
+from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.plan import Plan, plan_of, total_axis
-from pytest_flashinfer.inputs.scalars import others
 from pytest_flashinfer.inputs.settle import settle
 from pytest_flashinfer.inputs.structure import structures
 from pytest_flashinfer.inputs.values import family_names
@@ -40,13 +41,13 @@ _SHARES: Final = (1, 0.75, 0.5, 0.35, 0.25, 0.15, 0)  # of the base case, where 
 class Grid:
     """The sizes to try for one definition.
 
-    `listed` are the axes of its workloads; a case may have `budget` elements in all, inputs and outputs, or what
-    the smallest case has, if that is more.
+    `listed` are the sizes and scalars of its workloads; a case may have `budget` elements in all, inputs and outputs,
+    or what the smallest case has, if that is more.
     """
 
     contract: Contract
     plan: Plan
-    listed: tuple[Mapping[str, int], ...]
+    listed: tuple[Mapping[str, Scalar], ...]
     max_elements: int
     _settled: dict[tuple[Any, ...], dict[str, int]] = field(default_factory=dict, repr=False)
 
@@ -67,11 +68,20 @@ class Grid:
 
     @cached_property
     def scalars(self) -> dict[str, tuple[Scalar, ...]]:
-        """Other values of scalar inputs, for those that have some."""
+        """Other values of scalar inputs, for those that have some; what workloads list is among them."""
         env = dict(self.contract.constants)
         specs = self.contract.definition.inputs
         names = [name for name, trees in self.contract.dims.items() if not trees and name in specs]
-        return {name: values for name in names if (values := others(self.contract, name, env))}
+        return {name: values for name in names if (values := others(self.contract, name, env, self._stated(name)))}
+
+    def _stated(self, name: str) -> tuple[Scalar, ...]:
+        """Return the values of a scalar that workloads list; an integer only if it does not follow from their sizes."""
+        listed = [each for each in self.listed if name in each]
+        values = tuple(dict.fromkeys(each[name] for each in listed))
+        if not is_integer(self.contract.definition.inputs[name].dtype):
+            return values
+        sizes = {tuple(each.get(axis) for axis in self.contract.axis_names) for each in listed}
+        return values if len(values) == 1 < len(sizes) else ()
 
     @cached_property
     def base(self) -> dict[str, int]:
@@ -179,7 +189,7 @@ class Grid:
         return {name: self._candidates(name) for name in self.contract.free}
 
     def _candidates(self, name: str) -> list[int]:
-        seen = [int(axes[name]) for axes in self.listed if isinstance(axes.get(name), int)]
+        seen = [value for axes in self.listed if isinstance(value := axes.get(name), int)]
         past = [max(seen) + 1] if seen else []
         low = self.lowest(name)
         wanted = sorted({n for n in (low, *SIZES, *MORE_SIZES, *seen, *past) if n >= low})
@@ -205,7 +215,7 @@ _KEPT: Final[list[Grid]] = []
 _KEEP: Final = 16
 
 
-def grid_of(definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0) -> Grid:
+def grid_of(definition: Definition, listed: Sequence[Mapping[str, Scalar]] = (), max_elements: int = 0) -> Grid:
     """Return the grid of a definition, or the one made before for the same object and arguments."""
     contract, most = contract_of(definition), max_elements or DEFAULT_ELEMENTS
     for grid in _KEPT:

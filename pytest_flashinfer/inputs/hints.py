@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_flashinfer.data.vocabulary import MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,27 @@ def constant(node: ast.expr) -> Any:
 
 
 def names_of(tree: ast.AST) -> frozenset[str]:
-    """Return the names that a tree mentions, without those of functions."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called)
+    """Return the names that a tree mentions, without those of functions and of modules: `math.sqrt(n)`."""
+    nodes = list(ast.walk(tree))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    names = [node for node in nodes if isinstance(node, ast.Name) and id(node) not in called]
+    return frozenset(name.id for name in names if not (id(name) in owners and name.id in MODULES))
+
+
+def comparisons(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
+    """Yield every comparison in the tree, both ways round, its sides without what does not change a value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            yield from _both_ways(node)
+
+
+def _both_ways(node: ast.Compare) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
+    sides = [_strip(side) for side in (node.left, *node.comparators)]
+    for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
+        yield left, type(op), right
+        if type(op) in _FLIP:
+            yield right, _FLIP[type(op)], left
 
 
 def _strip(node: ast.expr) -> ast.expr:
@@ -70,11 +93,8 @@ def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
     """
     node = _strip(tree)
     if isinstance(node, ast.Compare):
-        sides = [node.left, *node.comparators]
-        for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
-            if type(op) in _FLIP:
-                _compare(_strip(left), type(op), _strip(right), tensors, facts)
-                _compare(_strip(right), _FLIP[type(op)], _strip(left), tensors, facts)
+        for left, op, right in _both_ways(node):
+            _compare(left, op, right, tensors, facts)
     elif parts := _parts(node, ast.And, ast.BitAnd):
         for part in parts:
             learn(part, tensors, facts)

@@ -1,4 +1,4 @@
-"""Scalar inputs: the value each usually has, and others that show whether a kernel reads it at all."""
+"""Scalar inputs: the value that each usually has, and others that go with its name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def usual(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | Non
     dtype = canonical(spec.dtype)
     if env.get(name) is not None:
         return _cast(env[name], dtype)
-    text = _literal(contract, name)
+    text = literal(contract, name)
     if dtype in NOT_TENSORS or text is not None:
         return text
     if dtype == "bool":
@@ -73,23 +73,19 @@ def usual(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | Non
     return _usual_int(contract, name, spec, env)
 
 
-def others(contract: Contract, name: str, env: Mapping[str, Any]) -> tuple[Scalar, ...]:
-    """Return values that a scalar input may have besides its usual one; none where a constraint or axis decides."""
+def by_name(contract: Contract, name: str, value: Scalar | None) -> tuple[Scalar, ...]:
+    """Return values that a scalar input of this name and this usual value may have as well."""
     spec = contract.definition.inputs[name]
-    if name in contract.sizes or name in contract.constants or _literal(contract, name) is not None:
-        return ()
-    value = usual(contract, name, env)
     if isinstance(value, bool):
         return (not value,)
     if isinstance(value, float) and is_float(spec.dtype):
         if _ATTENTION.search(name):
             return (value * 0.375, value * 2.5)
-        found = next((more for pattern, _, more in _FLOATS if re.search(pattern, name, re.IGNORECASE)), (0.5, 2.0))
-        return tuple(v for v in found if v != value)
+        return next((more for pattern, _, more in _FLOATS if re.search(pattern, name, re.IGNORECASE)), (0.5, 2.0))
     return _other_ints(contract, name) if isinstance(value, int) else ()
 
 
-def _literal(contract: Contract, name: str) -> str | None:
+def literal(contract: Contract, name: str) -> str | None:
     """Return the text that a constraint demands: `kv_layout == 'HND'`, or the first of several."""
     for rule in (*contract.equations, *contract.predicates):
         for node in ast.walk(rule.tree):

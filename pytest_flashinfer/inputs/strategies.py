@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.inputs.edges import Case, edge_cases
 from pytest_flashinfer.inputs.grid import Grid, grid_of
-from pytest_flashinfer.inputs.recipe import Layout, Recipe
+from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Case", "axes_strategy", "case_strategy", "edge_cases", "recipe_strat
 
 
 def axes_strategy(
-    definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0
+    definition: Definition, listed: Sequence[Mapping[str, Scalar]] = (), max_elements: int = 0
 ) -> st.SearchStrategy[dict[str, int]]:
     """Return a strategy for the sizes of all axes, within a budget of elements; it shrinks to small sizes.
 
@@ -51,10 +51,14 @@ def _fitted(grid: Grid, wish: Mapping[str, int]) -> dict[str, int]:
 
 
 def recipe_strategy(
-    definition: Definition, *, layouts: Sequence[Layout] = ("contiguous",)
-) -> st.SearchStrategy[Recipe]:
-    """Return a strategy for recipes that differ for this definition; it shrinks to plain values and structure."""
-    grid = grid_of(definition)
+    definition: Definition, listed: Sequence[Mapping[str, Scalar]] = (), *,
+    layouts: Sequence[Layout] = ("contiguous",),
+) -> st.SearchStrategy[Recipe]:  # fmt: skip
+    """Return a strategy for recipes that differ for this definition; it shrinks to plain values and structure.
+
+    `listed` are the sizes and scalars of its workloads.
+    """
+    grid = grid_of(definition, listed)
     values = {name: st.sampled_from(choices) for name, choices in grid.scalars.items()}
     scalars: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries({}, optional=values)
     return st.builds(
@@ -69,8 +73,9 @@ def recipe_strategy(
 
 
 def case_strategy(
-    definition: Definition, listed: Sequence[Mapping[str, int]] = (), max_elements: int = 0, *,
+    definition: Definition, listed: Sequence[Mapping[str, Scalar]] = (), max_elements: int = 0, *,
     layouts: Sequence[Layout] = ("contiguous",),
 ) -> st.SearchStrategy[Case]:  # fmt: skip
     """Return a strategy for whole cases: sizes and the recipe of the data. Raises Unsatisfiable."""
-    return st.tuples(axes_strategy(definition, listed, max_elements), recipe_strategy(definition, layouts=layouts))
+    sizes = axes_strategy(definition, listed, max_elements)
+    return st.tuples(sizes, recipe_strategy(definition, listed, layouts=layouts))

@@ -43,6 +43,7 @@ class Role:
     axis: ast.expr | None = None
     group: str = "plain"  # of sequence pointers and lengths: "q", "kv" or "plain"
     unused: tuple[int, ...] = ()  # what marks entries that are not used
+    base: float | None = None  # of a rotary table's frequencies, where the contract tells it
 
     @property
     def padded(self) -> bool:

@@ -6,13 +6,14 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 import torch
 
 from pytest_flashinfer.inputs import families
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
-from pytest_flashinfer.inputs.float_roles import FREE
+from pytest_flashinfer.inputs.float_roles import FREE, ROTARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan
 
 _CHUNK: Final = 1 << 24
-_BASE: Final = 10000.0  # of rotary frequencies
+_BASE: Final = 10000.0  # of rotary frequencies, usually
+_BASES: Final = (3.0, 6.0)  # log10 of the least and the greatest
+_USUAL: Final = 0.25  # how often it is the usual one
+_FARTHEST: Final = 1024  # position, of a table of one position
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
@@ -41,6 +45,10 @@ class Source:
     def rows(self) -> torch.Generator:
         """Return a generator in the same state for every tensor."""
         return self.own("//rows")
+
+    def table(self) -> Random:
+        """Return a generator on the host, in the same state for every tensor: cosines and sines are of one table."""
+        return Random(f"{self.seed}//table")  # noqa: S311 - not for secrets
 
 
 def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
@@ -67,13 +75,17 @@ def not_finite(plan: Plan) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A tensor to make: `kind` is its role, `fan_in` how many products of it are summed, where it is a weight."""
+    """A tensor to make: `kind` is its role, `fan_in` how many products of it are summed, where it is a weight.
+
+    `base` is that of a rotary table, where the contract tells it.
+    """
 
     name: str
     kind: str
     shape: tuple[int, ...]
     dtype: torch.dtype
     fan_in: int | None = None
+    base: float | None = None
 
 
 def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
@@ -93,7 +105,10 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
             x.div_(math.sqrt(max(1, want.fan_in or 1)))
     else:
         wide = x if torch_type not in FLOAT8 else torch.empty(want.shape, dtype=torch.float32, device=source.device)
-        _RANGED[kind](wide, source.own(name))
+        if kind in ROTARY:
+            _rotary(wide, kind, want.base, source.table())
+        else:
+            _RANGED[kind](wide, source.own(name))
         if kind == "bias":
             _biased(wide, family)
         if kind == "weight_scale" and torch_type not in FLOAT8:
@@ -174,21 +189,22 @@ def _near(centre: float, spread: float) -> Callable[[torch.Tensor, torch.Generat
     return fill
 
 
-def _rotary(part: str) -> Callable[[torch.Tensor, torch.Generator], None]:
-    """Fill with real cosines and sines: position along the axis before the last, frequency along the last."""
+def _rotary(x: torch.Tensor, part: str, base: float | None, random: Random) -> None:
+    """Fill with real cosines and sines: position along the axis before the last, frequency along the last.
 
-    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
-        del generator
-        rows = x.shape[-2] if x.dim() > 1 else 1
-        half = (x.shape[-1] + 1) // 2
-        places = torch.arange(rows, dtype=torch.float32, device=x.device).view(-1, 1)
-        steps = torch.arange(half, dtype=torch.float32, device=x.device)
-        angles = places * _BASE ** (-steps / half)
-        halves = {"cos_sin": (angles.cos(), angles.sin()), "cos": (angles.cos(),) * 2, "sin": (angles.sin(),) * 2}
-        table = torch.cat(halves[part], dim=1)[:, : x.shape[-1]]
-        x.copy_(table if x.dim() > 1 else table[0])
-
-    return fill
+    Where that axis has one entry only, all axes but the last count positions. Unless `base` is told it is drawn, and so
+    is the position where there is no axis for it: a kernel that makes the table itself gives itself away then.
+    """
+    drawn = _BASE if random.random() < _USUAL else 10 ** random.uniform(*_BASES)
+    position = random.randrange(1, _FARTHEST)
+    flat = x if x.dim() > 1 and x.shape[-2] > 1 else x.view(-1, x.shape[-1])
+    rows, half = flat.shape[-2], (x.shape[-1] + 1) // 2
+    first = position if x.dim() == 1 and base is None else 0
+    places = torch.arange(rows, dtype=torch.float32, device=x.device).view(-1, 1) + first
+    steps = torch.arange(half, dtype=torch.float32, device=x.device)
+    angles = places * (base or drawn) ** (-steps / half)
+    halves = {"cos_sin": (angles.cos(), angles.sin()), "cos": (angles.cos(),) * 2, "sin": (angles.sin(),) * 2}
+    flat.copy_(torch.cat(halves[part], dim=1)[:, : x.shape[-1]])
 
 
 def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
@@ -202,9 +218,6 @@ _RANGED: Final = {
     "bias": _near(0, 0.2),
     "scale": _power(-1, 1),
     "weight_scale": _power(-1, 1),
-    "cos_sin": _rotary("cos_sin"),
-    "cos": _rotary("cos"),
-    "sin": _rotary("sin"),
     "temperature": _range(0.5, 1.5),
     "top_p": _range(0.05, 0.95),
     "min_p": _range(0.02, 0.3),

@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.families import SPECIAL
+from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.stale import poison
@@ -37,7 +38,8 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
 
     `fresh`: drawn anew, by the family of `recipe` where one is given. `same_ends`: drawn anew, but equal to before
     in the first, the middle and the last element of every tensor. `permuted`: in every tensor two unequal elements of
-    one row change places, so that sums and sets of values stay. Raises ValueError for another kind.
+    one row change places, so that sums and sets of values stay. A table of cosines and sines stays one: it is drawn
+    anew instead, and whole rows of it are equal to before. Raises ValueError for another kind.
     """
     if kind not in KINDS:
         raise ValueError(f"variant {kind!r} is none of {', '.join(KINDS)}")
@@ -50,7 +52,7 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
         if name in keep or role is None or not isinstance(old, torch.Tensor) or not old.dim() or not old.numel():
             continue
         if role.kind in BYTE_KINDS or (is_float(contract.dtype(name)) and role.kind != "zeros"):
-            permuted = kind == "permuted"
+            permuted = kind == "permuted" and role.kind not in ROTARY
             new = _permuted(old, f"{seed}/{name}") if permuted else _drawn(contract, plan, name, old, recipe, seed)
             changed[name] = layout.like(old, new)
     if kind != "permuted":
@@ -58,7 +60,7 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
     if kind == "same_ends":
         for name, old in inputs.items():
             if changed[name] is not old:
-                _copy_ends(changed[name], old)
+                _copy_ends(changed[name], old, rows=plan.roles[name].kind in ROTARY)
     return changed
 
 
@@ -74,7 +76,7 @@ def _drawn(  # noqa: PLR0913, PLR0917 - one tensor in all its parts
             sizes.update({axis: n for axis, n in zip(dims.shape, old.shape, strict=False) if axis in contract.sizes})
     fan_in = shape_of((role.axis,), sizes)[0] if role.axis is not None else None
     special = recipe.family in SPECIAL and name not in not_finite(plan)
-    want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in)
+    want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base)
     return float_tensor(want, "normal" if special else recipe.family, source)
 
 
@@ -93,11 +95,12 @@ def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:
     return new
 
 
-def _copy_ends(new: torch.Tensor, old: torch.Tensor) -> None:
+def _copy_ends(new: torch.Tensor, old: torch.Tensor, *, rows: bool) -> None:
+    """Copy the first, the middle and the last element, or the `rows` that they are in."""
     for flat in {0, old.numel() // 2, old.numel() - 1}:
         place, rest = [], flat
         for n in reversed(old.shape):
             place.append(rest % n)
             rest //= n
-        index = tuple(reversed(place))
+        index = tuple(reversed(place))[: old.dim() - rows]
         new[index] = old[index]

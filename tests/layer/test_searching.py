@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer import searching as module
 from pytest_flashinfer.data.load import load_workloads
-from pytest_flashinfer.data.model import Axis
+from pytest_flashinfer.data.model import Axis, InputSpec
 from pytest_flashinfer.data.workload_rules import check_workloads
 from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError
@@ -297,6 +297,14 @@ def test_what_does_not_build_is_not_searched():
         search().run(check)
     assert len(calls) == 1
     assert "workload line" not in caught.value.text()
+
+
+def test_scalars_of_listed_workloads_are_drawn():
+    scales = [InputSpec("scalar", value) for value in (0.25, 3)]
+    listed = [replace(workload(4), inputs={"x": InputSpec("random"), "scale": scale}) for scale in scales]
+    seen = set()
+    search(listed=listed, examples=60).run(lambda axes, recipe, *, repeat: seen.add(recipe.scalars.get("scale")))
+    assert {0.25, 3.0, None} <= seen
 
 
 def test_a_definition_that_cannot_be_satisfied_is_skipped_with_the_reason():

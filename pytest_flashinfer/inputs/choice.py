@@ -1,0 +1,148 @@
+"""Values of scalar inputs that no constraint contradicts: the usual one, and others that show whether it is read."""
+
+from __future__ import annotations
+
+import ast
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from pytest_flashinfer.data.constraints import ConstraintError
+from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.inputs.dtypes import is_float, torch_dtype
+from pytest_flashinfer.inputs.equation import whole
+from pytest_flashinfer.inputs.hints import comparisons
+from pytest_flashinfer.inputs.scalars import by_name, usual
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.facts import Rule
+    from pytest_flashinfer.inputs.recipe import Scalar
+
+_STEP: Final = {"bfloat16": 2.0**-7}  # how far from a bound is just inside it: a step that the dtype can tell
+_FINE: Final = 2.0**-10
+_PLAIN: Final = (1.0, 0.5, 2.0, 0.1, 0.0, -1.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # where nothing else fits
+
+
+def chosen(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | None:
+    """Return the value that a scalar input takes: the usual one, or the next that no constraint contradicts."""
+    value = usual(contract, name, env)
+    if value is None or isinstance(value, str) or env.get(name) is not None:
+        return value
+    values = (value, *by_name(contract, name, value), *_at_bounds(contract, name, env), *_PLAIN)
+    return next(_fitting(contract, name, env, values), value)
+
+
+def others(
+    contract: Contract, name: str, env: Mapping[str, Any], listed: Iterable[Scalar] = ()
+) -> tuple[Scalar, ...]:  # fmt: skip
+    """Return values that a scalar input may have besides the chosen one; none where a size or an axis decides.
+
+    They are those that workloads list, those that go with its name, and for a float those at the bounds that
+    constraints set, and just inside them.
+    """
+    if name in contract.axis_names or name in contract.derived or name in contract.constants:
+        return ()
+    first = chosen(contract, name, env)
+    values = [*listed, *by_name(contract, name, usual(contract, name, env))]
+    if is_float(contract.definition.inputs[name].dtype):
+        values += _at_bounds(contract, name, env)
+    return tuple(v for v in _fitting(contract, name, env, values) if v != first)
+
+
+def wished(contract: Contract, wishes: Mapping[str, Scalar], env: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Return those of the scalars that a recipe names that fit the sizes, one another and some value of the others."""
+    kept: dict[str, Scalar] = {}
+    for name, value in wishes.items():
+        for fit in _fitting(contract, name, {**env, **kept}, (value,)):
+            if _agrees(contract, {**env, **kept, name: fit}):
+                kept[name] = fit
+    return kept
+
+
+def _agrees(contract: Contract, env: Mapping[str, Any]) -> bool:
+    """Whether no constraint is violated once the scalars that `env` lacks are chosen."""
+    known = dict(env)
+    for name, dims in contract.dims.items():
+        if not dims and name not in known:
+            known[name] = chosen(contract, name, known)
+    return not any(rule.fails(known) for rule in (*contract.reading.scalar, *contract.reading.axis))
+
+
+@lru_cache(maxsize=64)
+def assumed(contract: Contract) -> dict[str, Any]:
+    """Return the float scalars that sizes follow from (`capacity == int(factor * rows)`) at their usual value."""
+    named = {name for rule in contract.reading.axis for name in rule.names & contract.floats}
+    return {name: chosen(contract, name, contract.constants) for name in sorted(named)}
+
+
+def _rules(contract: Contract, name: str) -> list[Rule]:
+    reading = contract.reading
+    return [rule for rule in (*reading.scalar, *reading.axis, *reading.data) if name in rule.names]
+
+
+def _fitting(
+    contract: Contract, name: str, env: Mapping[str, Any], values: Iterable[Scalar]
+) -> Iterator[Scalar]:  # fmt: skip
+    """Yield those values, in the input's dtype and once each, that no constraint contradicts as far as `env` tells."""
+    rules = [rule for rule in _rules(contract, name) if rule.names <= env.keys() | {name}]
+    dtype, seen = contract.definition.inputs[name].dtype, set()
+    for value in values:
+        cast = _as(value, dtype)
+        if cast is None or cast in seen:
+            continue
+        seen.add(cast)
+        known = {**env, name: _stored(contract, name, cast)}
+        if not any(rule.fails(known) for rule in rules):
+            yield cast
+
+
+def _as(value: Scalar, dtype: str) -> Scalar | None:
+    """Return a value as the dtype has it; `None` where it is none of the dtype's."""
+    if isinstance(value, str | bool) or dtype == "bool":
+        return value
+    return float(value) if is_float(dtype) else whole(value)
+
+
+def _stored(contract: Contract, name: str, value: Scalar) -> Scalar:
+    """Return the value that a 0-d tensor would hold: its constraints speak of that."""
+    if isinstance(value, float) and contract.dims[name] is not None:
+        return float(torch.tensor(value, dtype=torch_dtype(contract.dtype(name))))
+    return value
+
+
+def _at_bounds(contract: Contract, name: str, env: Mapping[str, Any]) -> Iterator[float]:
+    """Yield what constraints compare the scalar with, and values just inside: the middle first, then low and high."""
+    lower: list[float] = []
+    upper: list[float] = []
+    exact: list[float] = []
+    where = {ast.Gt: lower, ast.GtE: lower, ast.Lt: upper, ast.LtE: upper, ast.Eq: exact, ast.In: exact}
+    for rule in _rules(contract, name):
+        for left, op, right in comparisons(rule.tree):
+            if op in where and isinstance(left, ast.Name) and left.id == name:
+                where[op] += _numbers(right, env)
+    yield from exact
+    span = min(upper) - max(lower) if lower and upper else 1.0
+    if lower and upper:
+        yield max(lower) + span / 2
+    is_whole = not is_float(contract.definition.inputs[name].dtype)
+    fine = _STEP.get(contract.dtype(name), _FINE)
+    for bounds, sign in ((lower, 1), (upper, -1)):
+        for bound in bounds:
+            yield bound
+            yield bound + sign * (1 if is_whole else fine * min(max(1.0, abs(bound)), abs(span)))
+
+
+def _numbers(tree: ast.expr, env: Mapping[str, Any]) -> list[float]:
+    """Return the number that a tree gives, or those of a list."""
+    try:
+        value = run(tree, env)
+    except ConstraintError:
+        return []
+    values = value if isinstance(value, list | tuple | set) else [value]
+    numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
+    return [each for each in numbers if math.isfinite(each)]

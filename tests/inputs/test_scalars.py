@@ -1,0 +1,126 @@
+"""Scalars keep to the constraints that name them, at their bounds as well; what workloads list is tried."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_flashinfer.data.constraints import parse
+from pytest_flashinfer.data.model import InputSpec, Workload
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.errors import AxisConflict, Unsatisfiable
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.strategies import case_strategy, edge_cases
+from tests.inputs.contracts import axes, define, tensor
+
+
+def scaled(*constraints: str, **scalars: str):
+    """Rows and scalars of these dtypes."""
+    specs = {name: tensor(None, dtype) for name, dtype in scalars.items()}
+    return define("scaled", axes(n=None, m=None, h=8), {"x": tensor("n h"), "z": tensor("m h"), **specs},
+                  {"y": tensor("n h")}, "", *constraints)  # fmt: skip
+
+
+SMOOTHED = scaled("smoothing >= 0", "smoothing < 1", "n <= 4096", smoothing="float32")
+BOUNDED = (
+    SMOOTHED,
+    scaled("limit > 0", limit="float32"),
+    scaled("0 < p < 1e-3", p="float32"),
+    scaled("-1 <= slope and slope <= -0.5", slope="float32"),
+    scaled("low < high", "low >= 2", low="float32", high="float32"),
+    scaled("ratio in (0.25, 0.75)", ratio="float32"),
+    scaled("ratio * n <= 3", ratio="float32"),
+    scaled("m == int(factor * n)", factor="float32"),
+    scaled("temperature > 0 or top == 1", temperature="float32", top="int32"),
+    scaled("scale == 1 / math.sqrt(n + 1)", scale="float32"),
+    scaled("window_left >= 0", window_left="int32"),
+    scaled("step % 4 == 0", "step > 0", step="int32"),
+    scaled("causal == False or m >= n", causal="bool"),
+    scaled("bool((x <= 2.0**100 * gain).all()) and gain != 1", gain="float32"),
+)
+
+
+def values(definition, name, listed=()):
+    cases = edge_cases(definition, listed, max_elements=1 << 11)
+    return {make_inputs(definition, *case)[name] for case in cases}
+
+
+@pytest.mark.parametrize("definition", BOUNDED, ids=lambda definition: definition.constraints[0])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_every_drawn_scalar_satisfies_its_constraints(definition, data):
+    sizes, recipe = data.draw(case_strategy(definition, max_elements=1 << 11))
+    env = {**sizes, **make_inputs(definition, sizes, recipe)}
+    assert [text for text in definition.constraints if not parse(text).holds(env)] == []
+
+
+def test_float_scalars_are_no_sizes_and_integer_ones_are():
+    mixed = contract_of(scaled("a >= 1", "b >= 1", a="float32", b="int32"))
+    assert mixed.sizes == ("n", "m", "b")
+    assert [rule.text for rule in mixed.reading.scalar] == ["a >= 1"]
+    assert contract_of(SMOOTHED).free == ("n", "m")
+
+
+def test_bounds_and_what_is_just_inside_are_tried():
+    assert {0.0, 0.5, 1 - 2**-10} <= values(SMOOTHED, "smoothing")
+    assert min(values(scaled("limit > 0", limit="float32"), "limit")) == 2**-10
+    assert 1 - 2**-7 in values(scaled("0 <= p < 1", p="bfloat16"), "p")  # the dtype can tell it from 1
+    assert values(scaled("ratio in (0.25, 0.75)", ratio="float32"), "ratio") == {0.25, 0.75}
+
+
+def test_sizes_follow_from_a_float_at_its_usual_value():
+    doubled = scaled("m == int(2 * factor * n)", factor="float32")
+    assert {sizes["m"] - 2 * sizes["n"] for sizes, _ in edge_cases(doubled)} == {0}
+
+
+def test_a_scalar_yields_to_the_sizes_it_is_compared_with():
+    assert len({case[0]["n"] for case in edge_cases(scaled("ratio <= n", ratio="float32"))}) > 9
+
+
+@pytest.mark.parametrize("wish", [-1.0, 1.0, 7.0])
+def test_a_wish_that_a_constraint_forbids_is_not_granted(wish):
+    assert make_inputs(SMOOTHED, {"n": 1, "m": 1}, Recipe(0, scalars={"smoothing": wish}))["smoothing"] == 0.5
+
+
+def test_a_zero_dimensional_tensor_is_checked_as_it_is_stored():
+    """0.1 is more than that in float32."""
+    definition = define("d", axes(n=None), {"x": tensor("n"), "p": tensor("")}, {"y": tensor("n")}, "", "p <= 0.1")
+    assert float(make_inputs(definition, {"n": 2}, Recipe(0))["p"]) <= 0.1
+
+
+def test_what_nothing_satisfies_is_told():
+    with pytest.raises(Unsatisfiable, match="a \\* a < 0"):
+        make_inputs(scaled("a * a < 0", a="float32"), {"n": 1, "m": 1}, Recipe(0))
+    line = Workload("w", {"n": 1, "m": 1}, {"x": InputSpec("random"), "z": InputSpec("random"),
+                                            "low": InputSpec("scalar", 1.0), "high": InputSpec("random")})  # fmt: skip
+    with pytest.raises(AxisConflict, match="low"):
+        make_inputs(scaled("low * low > high * high + 1", low="float32", high="float32"), line.axes, Recipe(0),
+                    workload=line)  # fmt: skip
+
+
+def test_what_a_workload_lists_is_taken_as_it_is():
+    line = Workload("w", {"n": 1, "m": 1}, {"x": InputSpec("random"), "z": InputSpec("random"),
+                                            "smoothing": InputSpec("scalar", 1.0)})  # fmt: skip
+    assert make_inputs(SMOOTHED, line.axes, Recipe(0), workload=line)["smoothing"] == 1.0
+
+
+def test_listed_floats_are_tried():
+    listed = [{"n": 2, "m": 1, "smoothing": 0.125}, {"n": 4, "m": 1, "smoothing": 0.0625}]
+    assert {0.125, 0.0625} <= values(SMOOTHED, "smoothing", listed)
+    assert {0.125, 0.0625} <= {recipe.scalars.get("smoothing") for _, recipe in edge_cases(SMOOTHED, listed)}
+    plain = scaled(sm_scale="float32", causal="bool", layout="string")
+    listed = [{"n": 2, "sm_scale": 2, "causal": False, "layout": "NHD"}]
+    scalars = grid_of(plain, listed).scalars
+    assert scalars["sm_scale"][0] == 2.0
+    assert isinstance(scalars["sm_scale"][0], float)
+    assert (scalars["causal"], scalars["layout"]) == ((False,), ("NHD",))
+
+
+def test_listed_integers_are_tried_where_they_do_not_follow_from_sizes():
+    plain = scaled(window_left="int32")
+    same, other = [[{"n": n, "window_left": w} for n, w in ((2, 5), (4, last))] for last in (5, 7)]
+    assert grid_of(plain, same).scalars == {"window_left": (5,)}
+    assert grid_of(plain, other).scalars == grid_of(plain, same[:1]).scalars == {}
