@@ -29,10 +29,11 @@ def arranged(options: Sequence[int], count: int, structure: str, page: int, rng:
     if structure == "uniform":
         odd = [n for n in options if n % page or (n and (page == 1 or not rng.randrange(_WHOLE)))]
         return [next(iter(odd), max(options))] * count
-    if structure not in {"single", "one_long", "empty"}:
-        return [options[i % len(options)] for i in range(count)]
     least = min(options)
-    lengths = [max(least, min(1, max(options))) if structure == "single" else least] * count
+    rest = {"one_long": least, "empty": least, "single": max(least, min(1, max(options)))}.get(structure)
+    if rest is None or (count == 1 and structure != "one_long"):
+        return [least] if structure == "empty" else [options[i % len(options)] for i in range(count)]
+    lengths = [rest] * count
     inner = range(1, count - 1) if structure == "empty" and count > 2 else range(count)  # noqa: PLR2004 - has an inside
     for i in rng.sample(inner, min(count, max(1, count // 3 if structure == "empty" else 1))):
         lengths[i] = rng.choice(sorted(options)[-_LONGEST:])

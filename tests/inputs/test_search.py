@@ -74,6 +74,7 @@ def test_the_first_edges_tell_most(definition):
     grid, first = grid_of(definition), edge_cases(definition)[:10]
     families = {recipe.family for _, recipe in first}
     assert {"normal", "zero_rows", "tiny", "large", "ties", "negative"} <= families
+    assert any(0 in axes.values() for axes, _ in first)
     assert first[0][0] == grid.settled(grid.base)
     assert first[1][0] == grid.settled(grid.ones)
     assert all(grid.settled(grid.ones)[name] == count for name, count in grid.sequences(1).items())
@@ -99,6 +100,7 @@ def test_a_single_sequence_has_lengths_that_differ():
     drawn = {int(make_inputs(TABLE, *case)["seq_lens"]) for case in cases}
     assert len(cases) > 5
     assert any(n % 4 for n in drawn)
+    assert 0 in drawn
     assert len(drawn) > 3
 
 
