@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
+from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
+from pytest_flashinfer.inputs.sequences import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition
 
@@ -19,10 +21,17 @@ _Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from th
 _EDGES: Final = 72
 _SEEDS: Final = (1 << 31) - 1
 _LARGEST: Final = (4097, 2049, 1025)
-_WAITS: Final = 9  # sizes of each axis that come before the largest: by then it shows how long that would take
+_LAST: Final = 1000  # sizes from here on come last: many small cases tell more than one that takes as long
+_KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
-_FIRST: Final = ("stale_nan", "shared", "empty")  # where calls are slow, few cases are tried
+# Where calls are slow, few cases are tried: each of the first differs in several ways.
+_FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "negative")
+_FIRST_STRUCTURES: Final = ("stale_nan", "shared", "empty")
+_FIRST_SIZES: Final = (3, 9, 2, 17, 33)
 _FIRST_LONG: Final = 4
+_QUERIES: Final = (1, 5)  # of a single sequence that has more keys
+_KEYS: Final = 13
+_ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
 _TELLING: Final = ("zero_rows", "tiny", "large", "negative", "ties", "big_row")
 
 
@@ -38,13 +47,20 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     grid = grid_of(definition, listed, max_elements)
     grid.settled(grid.base)  # says at once where nothing can be satisfied
     cases: list[Case] = []
-    for wish, changes in _wishes(grid, layouts):
+    largest = list(islice(_largest(grid), limit // _KEPT))
+    _add(cases, grid, _wishes(grid, layouts), seed, limit - len(largest))
+    _add(cases, grid, largest, seed, limit)
+    return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in grid.contract.free))
+
+
+def _add(cases: list[Case], grid: Grid, wishes: Iterable[_Wish], seed: int, limit: int) -> None:
+    """Add the cases that wishes lead to, if they are new, until there are `limit`."""
+    for wish, changes in wishes:
+        if len(cases) >= limit:
+            break
         case = _case(grid, wish, changes, (seed + len(cases)) & _SEEDS)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
-        if len(cases) >= limit:
-            break
-    return cases
 
 
 def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed: int) -> Case | None:
@@ -56,6 +72,10 @@ def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed:
     return (axes, recipe) if grid.fits(axes) else None
 
 
+def _fits(grid: Grid, wish: Mapping[str, int]) -> bool:
+    return _case(grid, wish, {}, 0) is not None
+
+
 def _same(one: Recipe, other: Recipe) -> bool:
     return {**one.to_json(), "seed": 0} == {**other.to_json(), "seed": 0} and one.family == "normal"
 
@@ -64,18 +84,49 @@ def _wishes(grid: Grid, layouts: Sequence[Layout]) -> Iterator[_Wish]:
     """Yield cases in rounds: small sizes with every structure and family, then sizes, then both together."""
     base, other = grid.base, [layout for layout in layouts if layout != "contiguous"]
     yield base, {}
-    yield dict.fromkeys(base, 1), {}
+    yield grid.ones, {}
     yield from ((base, {"layout": layout}) for layout in other)
-    yield from ((base, {"structure": name}) for name in _FIRST if name in grid.structures)
-    yield from islice(_long(grid), 0, _FIRST_LONG, 2)
-    large = chain(repeat(None, _WAITS * len(grid.contract.free)), _largest(grid))
-    yield from _woven(_structures(grid), _families(grid), _scalars(grid), _sizes(grid, SIZES), _absent(grid), large)
+    single = _one_sequence(grid)
+    yield from islice(single, 1)
+    yield from _first(grid)
+    yield from islice(single, 1)
+    yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
+    yield from _woven(_structures(grid), _families(grid), _scalars(grid), _sizes(grid, SIZES), _absent(grid), single)
     yield from _sizes(grid, _square(grid))
     yield from _woven(_long(grid), _families_again(grid), _sizes(grid, _past_listed(grid)))
     yield from _sizes(grid, MORE_SIZES)
 
 
-def _woven(*rounds: Iterator[_Wish | None]) -> Iterator[_Wish]:
+def _one_sequence(grid: Grid) -> Iterator[_Wish]:
+    """Yield one sequence with more keys than queries, of which there are one or several, as in a step of decoding."""
+    batch = names_of(grid.plan.batch) & grid.base.keys() if grid.plan.batch is not None else ()
+    one = {**grid.base, **(grid.sequences(1) or dict.fromkeys(batch, 1))}
+    if one == grid.base:
+        return
+    page = size(grid.plan.page_size, {**grid.contract.constants, **grid.base}) or 1
+    keys = {name: 1 + -(-_KEYS // page) if what == "pages" else _KEYS for name, what in grid.totals.items()}
+    queries = [name for name, what in grid.totals.items() if what == "q"]
+    for count in _QUERIES if queries else _QUERIES[:1]:
+        yield {**one, **keys, **dict.fromkeys(queries, count)}, {}
+    if grid.plan.lengths and not keys:
+        yield from ((one, {"structure": name}) for name in grid.structures[1:_ALONE])
+
+
+def _first(grid: Grid) -> Iterator[_Wish]:
+    """Yield the families that tell most, each with another structure, a long sequence or another size."""
+    order = _order(grid)
+    others = chain(
+        ((grid.base, {"structure": name}) for name in _FIRST_STRUCTURES if name in grid.structures),
+        islice(_long(grid), 0, _FIRST_LONG, 2),
+        ((grid.scaled(order[0], value), {}) for value in _FIRST_SIZES if order),
+        repeat((grid.base, {}), len(_FIRST_FAMILIES)),
+    )
+    families = (name for name in _FIRST_FAMILIES if name in grid.families)
+    for wish, changes in islice((each for each in others if _fits(grid, each[0])), len(_FIRST_FAMILIES)):
+        yield wish, {**changes, "family": next(families, grid.families[0])}
+
+
+def _woven(*rounds: Iterator[_Wish]) -> Iterator[_Wish]:
     return (wish for wish in chain.from_iterable(zip_longest(*rounds)) if wish is not None)
 
 
@@ -86,7 +137,7 @@ def _structures(grid: Grid) -> Iterator[_Wish]:
 
 
 def _families(grid: Grid) -> Iterator[_Wish]:
-    return ((grid.base, {"family": name}) for name in grid.families[1:])
+    return ((grid.base, {"family": name}) for name in grid.families[1:] if name not in _FIRST_FAMILIES)
 
 
 def _scalars(grid: Grid) -> Iterator[_Wish]:
@@ -124,14 +175,8 @@ def _largest(grid: Grid) -> Iterator[_Wish]:
     """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there."""
     for name in _order(grid):
         for value in _LARGEST if name not in grid.pools else ():
-            wish = {**dict.fromkeys(grid.base, 1), name: value}
-            if name in grid.totals:
-                wish.update(dict.fromkeys(grid.counts, 2))
-            try:
-                fits = grid.fits(grid.settled(wish))
-            except InputsError:
-                continue
-            if fits:
+            wish = {**grid.ones, **(grid.sequences(2) if name in grid.totals else {}), name: value}
+            if _fits(grid, wish):
                 yield wish, {"structure": "one_long"} if "one_long" in grid.structures else {}
                 break
 
@@ -152,8 +197,8 @@ def _long(grid: Grid) -> Iterator[_Wish]:
     """Yield cases in which one sequence is long: bounds on the length of a sequence show there."""
     for value in (17, 33, 67, 129, 257):
         for axis in grid.totals:
-            wish = {**grid.base, **dict.fromkeys(grid.counts, min(2, *(grid.base[n] for n in grid.counts)))}
-            yield {**wish, axis: value}, {"structure": "one_long"}
+            few = {name: min(count, grid.base[name]) for name, count in grid.sequences(2).items()}
+            yield {**grid.base, **few, axis: value}, {"structure": "one_long"}
             yield {**grid.base, axis: 2 * value}, {}
 
 

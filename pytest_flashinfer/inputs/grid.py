@@ -107,6 +107,21 @@ class Grid:
         return behind & set(self.contract.free)
 
     @cached_property
+    def _with_end(self) -> frozenset[str]:
+        """The axes of pointers that have one entry more than there are sequences."""
+        dims = [self.contract.dims[p.name] for p in self.plan.pointers if not p.open]
+        return frozenset(ast.unparse(trees[0]) for trees in dims if trees)
+
+    def sequences(self, count: int) -> dict[str, int]:
+        """Return the sizes of the free axes that count sequences, where there are so many."""
+        return {name: count + (name in self._with_end) for name in self.counts}
+
+    @cached_property
+    def ones(self) -> dict[str, int]:
+        """Every free axis at 1, for one sequence where there are some."""
+        return {**dict.fromkeys(self.contract.free, 1), **self.sequences(1)}
+
+    @cached_property
     def totals(self) -> dict[str, str]:
         """The free axes that are totals of sequences, with what they count."""
         found = {}
@@ -124,7 +139,7 @@ class Grid:
 
     def _base(self, name: str) -> int:
         if name in self.counts:
-            return 5 + (name in {ast.unparse(d[0]) for p in self.plan.pointers if (d := self.contract.dims[p.name])})
+            return self.sequences(5)[name]
         if name in self.totals:
             return {"pages": 13, "kv": 27, "q": 11}.get(self.totals[name], 23)
         if name in self.pools:
@@ -139,14 +154,13 @@ class Grid:
 
     @cached_property
     def _lowest(self) -> dict[str, int]:
-        pointer_axes = {ast.unparse(d[0]) for p in self.plan.pointers if (d := self.contract.dims[p.name])}
         leading = {
             n for trees in (*self.contract.output_dims.values(), *self.contract.dims.values())
             for n in (names_of(trees[0]) if trees else ())
         }  # fmt: skip
         inner = {n for trees in self.contract.dims.values() for tree in (trees or ())[1:] for n in names_of(tree)}
         work = (leading - inner - self.pools) | self.totals.keys() | self.counts
-        return {name: int(name in pointer_axes or name not in work) for name in self.contract.free}
+        return {name: int(name in self._with_end or name not in work) for name in self.contract.free}
 
     def elements(self, axes: Mapping[str, Any]) -> int:
         """Return how many elements all inputs and outputs have; unknown axes count as 1."""

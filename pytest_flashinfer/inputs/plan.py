@@ -15,17 +15,27 @@ from pytest_flashinfer.inputs.subject import NAMES, Role, find_axis, page_size, 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
 
+_ONE_MORE: Final = re.compile(r"indptr|cu_|plus_?(1|one)|\+")
+_ENDS: Final = re.compile(r"\bends?\b|_ends?\b|cum|inclusive")
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An array of segment boundaries. `total` is what its last entry equals; `unit` is what it counts."""
+    """An array of segment boundaries. `total` is where the last segment ends; `unit` is what it counts.
+
+    An `open` one has no entry for that end, but one for each segment: where it starts.
+    """
 
     name: str
     group: str
     total: ast.expr | None
     unit: str = "tokens"
+    open: bool = False
+
+    def segments(self, entries: int) -> int:
+        """Return how many segments so many entries bound."""
+        return max(0, entries - (not self.open))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +74,10 @@ def plan_of(contract: Contract) -> Plan:
     size = page_size(contract, pool) if pool else find_axis(contract, "page") if pages else None
     text = " ".join(filter(None, (contract.definition.description, *(s.description for s in
                     contract.definition.inputs.values())))).lower()  # fmt: skip
+    pointers = _pointers(contract, roles, pages, last_page)
     return Plan(
-        roles, _pointers(contract, roles, pages, last_page), pages, last_page, size, lengths,
-        _batch(contract, roles, last_page, lengths), _caches(contract, pool),
+        roles, pointers, pages, last_page, size, lengths,
+        _batch(contract, roles, {p.name for p in pointers if p.open}, last_page, lengths), _caches(contract, pool),
         shared=bool(re.search(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar", text)),
         loose=bool(re.search(r"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)", text)),
     )  # fmt: skip
@@ -82,12 +93,12 @@ def _caches(contract: Contract, pool: str | None) -> dict[str, int | None]:
 
 
 def _batch(
-    contract: Contract, roles: dict[str, Role], last_page: str | None, lengths: tuple[str, ...]
+    contract: Contract, roles: dict[str, Role], starts: set[str], last_page: str | None, lengths: tuple[str, ...]
 ) -> ast.expr | None:
     for name, role in roles.items():
         trees = contract.dims[name]
         if role.kind == "indptr" and trees:
-            return ast.BinOp(trees[0], ast.Sub(), ast.Constant(1))
+            return trees[0] if name in starts else ast.BinOp(trees[0], ast.Sub(), ast.Constant(1))
     tables = [name for name, role in roles.items() if role.kind == "page_table"]
     for owner in (last_page, *lengths, *tables):
         trees = contract.dims[owner] if owner else None
@@ -108,13 +119,41 @@ def _pointers(
             taken.add(ast.unparse(role.axis))
     names = [name for name, role in roles.items() if role.kind == "indptr"]
     for name in sorted(names, key=lambda n: {"kv": 0, "plain": 1, "q": 2}[roles[n].group]):
-        total = roles[name].axis or _guess_total(contract, name, roles[name].group, taken, set(ids))
+        room = None if roles[name].axis is not None else _room(contract, name)
+        total = roles[name].axis or room or _guess_total(contract, name, roles[name].group, taken, set(ids))
         if total is not None:
             taken.add(ast.unparse(total))
         paged = total is not None and ast.unparse(total) in ids
         unit = "pages" if paged or (last_page and roles[name].group == "kv" and total is None) else "tokens"
-        found.append(Pointer(name, roles[name].group, total, unit))
+        is_open = roles[name].axis is None and total is not None and _only_starts(contract, name, room)
+        found.append(Pointer(name, roles[name].group, total, unit, is_open))
     return tuple(found)
+
+
+def _room(contract: Contract, name: str) -> ast.expr | None:
+    """Return `n` where a constraint says that pointers end at `n` or before it: `offsets[-1] <= n`."""
+    last = re.compile(rf"(int\()?{re.escape(name)}\[-1\](\.item\(\))?\)?")
+    nodes = (node for rule in contract.reading.data for node in ast.walk(rule.tree) if isinstance(node, ast.Compare))
+    for node in nodes:
+        left, right = node.left, node.comparators[0]
+        if isinstance(node.ops[0], ast.GtE):
+            left, right = right, left
+        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.LtE, ast.GtE)) and last.fullmatch(ast.unparse(left)):
+            return right if names_of(right) <= {*contract.sizes, *contract.constants} else None
+    return None
+
+
+def _only_starts(contract: Contract, name: str, room: ast.expr | None) -> bool:
+    """Whether there is an entry for each segment and none for the end, which then is the end of all there is.
+
+    So it is where the last entry may be less than the total, or where outputs have a row for each entry.
+    """
+    axis = ast.unparse((contract.dims[name] or (ast.Name(""),))[0])
+    if axis in contract.derived or _ONE_MORE.search(axis):
+        return False
+    spec = contract.definition.inputs[name]
+    leading = {ast.unparse(trees[0]) for trees in contract.output_dims.values() if trees}
+    return room is not None or (axis in leading and not _ENDS.search(f"{name} {spec.description or ''}".lower()))
 
 
 def _guess_total(contract: Contract, name: str, group: str, taken: set[str], ids: set[str]) -> ast.expr | None:

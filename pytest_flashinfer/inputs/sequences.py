@@ -10,6 +10,7 @@ import torch
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.inputs import lengths
 from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan, Pointer
 
 _USUAL: Final = 8  # tokens of a sequence where nothing bounds them
-_SHORT: Final = 4 * _USUAL  # up to here the longest sequence fills what there is
+_LONGEST: Final = 4 * _USUAL
 _UNCAPPED: Final = frozenset({"q_longer", "no_kv"})  # structures in which queries may outnumber keys
 
 
@@ -80,9 +81,10 @@ def size(tree: ast.expr | None, env: Mapping[str, Any]) -> int | None:
         return None
 
 
-def lengths_of(pointers: torch.Tensor) -> list[int]:
-    """Return the lengths of the segments between pointers."""
+def lengths_of(pointers: torch.Tensor, end: int | None = None) -> list[int]:
+    """Return the lengths of the segments between pointers, and of the last one up to `end`, where that is given."""
     flat = pointers.to("cpu", torch.int64)
+    flat = flat if end is None else torch.cat((flat, flat.new_tensor([end])))
     return [int(n) for n in (flat[1:] - flat[:-1]).clamp_(min=0)]
 
 
@@ -108,12 +110,12 @@ def draw_sequences(setting: Setting) -> Sequences:
 
 
 def _count(setting: Setting, pointer: Pointer) -> int:
-    return max(0, setting.shape(pointer.name)[0] - 1)
+    return pointer.segments(setting.shape(pointer.name)[0])
 
 
 def _split(setting: Setting, pointer: Pointer, caps: list[int] | None) -> list[int]:
     if pointer.name in setting.given:
-        return lengths_of(setting.given[pointer.name])
+        return lengths_of(setting.given[pointer.name], setting.size(pointer.total) if pointer.open else None)
     count, total = _count(setting, pointer), setting.size(pointer.total)
     if total is None:
         total = _USUAL * count if caps is None else min(sum(caps), _USUAL * count)
@@ -134,13 +136,13 @@ def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
     if name is not None and name in setting.given:
         found.last = [int(n) for n in setting.given[name].tolist()]
     else:
-        found.last = _last_pages(setting, split, found.page_size, _wanted(setting))
+        found.last = _last_pages(setting, split, found.page_size, _wanted(setting, "q"))
     found.kv = [(p - 1) * found.page_size + last if p else 0 for p, last in zip(split, found.last, strict=False)]
 
 
-def _wanted(setting: Setting) -> int:
+def _wanted(setting: Setting, *groups: str) -> int:
     """Return how many keys there have to be: one for each query, and for each row that is appended."""
-    query = setting.plan.pointer("q")
+    query = setting.plan.pointer(*groups)
     rows = [math.prod(setting.shape(name)) for name in setting.plan.of("batch_ids")]
     return max((setting.size(query.total) or 0) if query else 0, *rows, 0)
 
@@ -156,11 +158,7 @@ def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> l
     for k, i in enumerate(filled):
         last[i] = cycle[(start + k) % len(cycle)]
     missing = wanted - sum((p - 1) * page + n for p, n in zip(pages, last, strict=True) if p)
-    for i in filled:
-        more = min(max(missing, 0), page - last[i])
-        last[i] += more
-        missing -= more
-    return last
+    return lengths.raised(last, missing, [page if p else 0 for p in pages])
 
 
 def _draw_queries(setting: Setting, pointer: Pointer, found: Sequences) -> list[int]:
@@ -196,7 +194,7 @@ def _outnumber(queries: list[int], keys: list[int]) -> list[int]:
 
 def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     """Draw key lengths where only a tensor of lengths or a page table states them."""
-    plan, rng = setting.plan, setting.rng
+    plan = setting.plan
     name = next((n for n in plan.lengths if plan.roles[n].group != "q"), next(iter(plan.lengths), None))
     if name is not None and name in setting.given:
         return [int(n) for n in setting.given[name].flatten().tolist()]
@@ -204,16 +202,11 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     room = capacity(setting, found)
     high = room if high is None else min(high, room)
     low = min(max(low or 0, 0), high)
-    queries = plan.pointer("q", "plain")
-    wanted = (setting.size(queries.total) or 0) if queries else 0
-    share = max(wanted, found.count * max(low, min(high, 1)), min(high, _SHORT) * found.count // 2)
-    lengths = [min(high, max(low, n)) for n in partition(share, found.count, setting.structure, rng)]
-    if lengths and setting.structure in {"mixed", "one_long"}:
-        whole_room = high <= _SHORT or rng.randrange(2) == 0
-        lengths[rng.randrange(len(lengths))] = high if whole_room else max(low, high // 2)
+    options = lengths.telling(found.page_size, low, high, setting.rng)
+    drawn = lengths.arranged(options, found.count, setting.structure, found.page_size, setting.rng)
     if setting.structure == "full_last_page":
-        lengths = [min(high, -(-n // found.page_size) * found.page_size) for n in lengths]
-    return lengths
+        drawn = [min(high, -(-n // found.page_size) * found.page_size) for n in drawn]
+    return lengths.raised(drawn, _wanted(setting, "q", "plain") - sum(drawn), [high] * found.count)
 
 
 def capacity(setting: Setting, found: Sequences) -> int:
@@ -224,4 +217,4 @@ def capacity(setting: Setting, found: Sequences) -> int:
         if role.kind in {"data", "unit"} and setting.size(trees[0] if trees else None) == found.count:
             padded = [n for t in trees[1:3] if "len" in getattr(t, "id", "") and (n := setting.size(t)) is not None]
             rooms += [max(padded)] if padded else []
-    return min(rooms, default=_SHORT)
+    return min(rooms, default=_LONGEST)

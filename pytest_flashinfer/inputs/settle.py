@@ -94,7 +94,7 @@ def _product(shape: list[int]) -> int:
 
 def _segments(contract: Contract, pointer: Pointer, env: Mapping[str, Any]) -> int:
     trees = contract.dims[pointer.name] or ()
-    return max(0, (size(trees[0], env) or 1) - 1)
+    return pointer.segments(size(trees[0], env) or 0) if trees else 0
 
 
 def _at_least(limit: ast.expr, count: int, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -81,6 +81,19 @@ PAGED_DECODE = define(
     description="Slots past kv_last_page_len hold arbitrary data.",
 )  # fmt: skip
 
+BAGS = define(
+    "bags", axes(n=None, total=None, h=8, rows=30),
+    {"table": tensor("rows h"), "indices": tensor("total", "int64"), "offsets": tensor("n", "int64")},
+    {"y": tensor("n h")},
+    """
+    def run(table, indices, offsets):
+        assert offsets[0] == 0 and (offsets.diff() >= 0).all()
+        ends = [*offsets.tolist()[1:], len(indices)]
+        return torch.stack([table[indices[a:b]].sum(0) for a, b in zip(offsets.tolist(), ends)])
+    """,
+    "n >= 1", "int(offsets[-1]) <= total", "int(offsets[0]) == 0", "bool((indices < rows).all())",
+)  # fmt: skip
+
 MLA_PREFILL = define(
     "mla_prefill", axes(total_q=None, num_pages=None, len_indptr=None, num_kv_indices=None, heads=2, ckv=16, kpe=8,
                         page_size=4),
@@ -313,7 +326,7 @@ SPARSE = define(
 )  # fmt: skip
 
 ALL = (RAGGED, PAGED_DECODE, MLA_PREFILL, RAGGED_PREFILL, TABLE, ROUTED, SAMPLING, ROPE, DELTA, QUANTISED, PACKED, STEP,
-       SLOTS, DENSE, SPARSE)  # fmt: skip
+       SLOTS, DENSE, SPARSE, BAGS)  # fmt: skip
 
 
 @cache

@@ -21,7 +21,19 @@ from pytest_flashinfer.inputs.strategies import (
     recipe_strategy,
 )
 from pytest_flashinfer.inputs.variant import KINDS, variant
-from tests.inputs.contracts import ALL, DELTA, PAGED_DECODE, QUANTISED, RAGGED, ROUTED, SAMPLING, STEP, TABLE
+from tests.inputs.contracts import (
+    ALL,
+    DELTA,
+    MLA_PREFILL,
+    PAGED_DECODE,
+    QUANTISED,
+    RAGGED,
+    RAGGED_PREFILL,
+    ROUTED,
+    SAMPLING,
+    STEP,
+    TABLE,
+)
 
 LISTED = [{"n": 4, "total": 32}, {"n": 8, "total": 200}]
 
@@ -54,6 +66,50 @@ def test_every_structure_family_scalar_and_optional_input_is_among_the_edges():
         assert {recipe.family for recipe in recipes} == set(grid.families)
         assert {name for recipe in recipes for name in recipe.scalars} == set(grid.scalars)
         assert {name for recipe in recipes for name in recipe.absent} == set(grid.optional)
+
+
+@pytest.mark.parametrize("definition", [RAGGED, PAGED_DECODE, MLA_PREFILL, STEP, TABLE], ids=lambda d: d.name)
+def test_the_first_edges_tell_most(definition):
+    """Where calls are slow nothing else is tried."""
+    grid, first = grid_of(definition), edge_cases(definition)[:10]
+    families = {recipe.family for _, recipe in first}
+    assert {"normal", "zero_rows", "tiny", "large", "ties", "negative"} <= families
+    assert any(0 in axes.values() for axes, _ in first)
+    assert first[0][0] == grid.settled(grid.base)
+    assert first[1][0] == grid.settled(grid.ones)
+    assert all(grid.settled(grid.ones)[name] == count for name, count in grid.sequences(1).items())
+    assert set(grid.structures) & {"empty", "shared", "stale_nan"} <= {recipe.structure for _, recipe in first}
+
+
+def lengths(definition, case, queries, keys):
+    inputs = make_inputs(definition, *case)
+    return [inputs[name].diff().tolist() if name.endswith("indptr") else inputs[name].tolist()
+            for name in (queries, keys)]  # fmt: skip
+
+
+@pytest.mark.parametrize("definition", [RAGGED_PREFILL, MLA_PREFILL], ids=lambda d: d.name)
+def test_a_single_sequence_with_more_keys_than_queries_comes_early(definition):
+    first = [lengths(definition, case, "qo_indptr", "kv_indptr") for case in edge_cases(definition)[:10]]
+    alone = [(queries[0], keys[0]) for queries, keys in first if len(queries) == 1]
+    assert any(queries == 1 < keys for queries, keys in alone)
+    assert any(queries > 1 and keys > 1 for queries, keys in alone)
+
+
+def test_a_single_sequence_has_lengths_that_differ():
+    cases = [case for case in edge_cases(TABLE) if case[0]["batch_size"] == 1]
+    drawn = {int(make_inputs(TABLE, *case)["seq_lens"]) for case in cases}
+    assert len(cases) > 5
+    assert any(n % 4 for n in drawn)
+    assert 0 in drawn
+    assert len(drawn) > 3
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda d: d.name)
+def test_sizes_of_thousands_come_last(definition):
+    free = grid_of(definition).contract.free
+    large = [max(axes[name] for name in free) >= 1000 for axes, _ in edge_cases(definition, max_elements=1 << 19)]
+    assert large == sorted(large)
+    assert len(large) <= 72
 
 
 def test_sizes_past_the_listed_ones_are_tried():

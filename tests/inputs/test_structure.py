@@ -13,12 +13,15 @@ from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import AxisConflict, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.lengths import arranged, raised, telling
 from pytest_flashinfer.inputs.partition import partition
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.sequences import draw_sequences
 from pytest_flashinfer.inputs.stale import live_slots
-from pytest_flashinfer.inputs.structure import structures
+from pytest_flashinfer.inputs.structure import setting_for, structures
 from tests.inputs.contracts import (
+    BAGS,
     MLA_PREFILL,
     PAGED_DECODE,
     RAGGED,
@@ -69,6 +72,46 @@ def test_the_total_of_a_workload_is_kept_and_the_partition_drawn():
     inputs = make_inputs(RAGGED, {"n": 5, "total": 23, "len_indptr": 6, "h": 8}, Recipe(1))
     assert inputs["indptr"].dtype is torch.int32
     assert inputs["indptr"][-1] == 23 == len(inputs["x"])
+
+
+def ends(definition, sizes, **recipe):
+    """Lengths of the segments of many draws, the last one to the end of all there is."""
+    total = torch.tensor([sizes["total"]])
+    drawn = [make_inputs(definition, sizes, Recipe(seed, **recipe))["offsets"] for seed in range(30)]
+    assert all(int(offsets[0]) == 0 for offsets in drawn)
+    return [torch.cat((offsets, total)).diff().tolist() for offsets in drawn]
+
+
+@pytest.mark.parametrize("rules", [BAGS.constraints, ("offsets[0] == 0",)], ids=["room", "one row each"])
+def test_the_last_of_segments_that_only_start_runs_to_the_end(rules):
+    bags = define("bags", BAGS.axes, BAGS.inputs, BAGS.outputs, "", *rules)
+    last = [lengths[-1] for lengths in ends(bags, {"n": 5, "total": 23})]
+    assert 0 in last
+    assert max(last) > 1
+    assert any(lengths[-1] == 23 for lengths in ends(bags, {"n": 5, "total": 23}, structure="one_long"))
+    assert ends(bags, {"n": 1, "total": 23}) == [[23]] * 30
+
+
+def test_pointers_that_hold_ends_keep_their_total():
+    inputs = {"x": tensor("total h"), "offsets": tensor("n", "int32", description="Cumulative: where each group ends.")}
+    grouped = define("grouped", axes(n=None, total=None, h=8), inputs, {"y": tensor("n h")}, "", "offsets[0] == 0")
+    assert all(lengths[-1] == 0 for lengths in ends(grouped, {"n": 5, "total": 23}))
+
+
+def test_stored_starts_of_segments_say_how_long_the_last_one_is():
+    plan, given = plan_of(contract_of(BAGS)), {"offsets": torch.tensor([0, 4, 4])}
+    setting = setting_for(contract_of(BAGS), plan, {"n": 3, "total": 9, "h": 8, "rows": 30}, Recipe(0), given)
+    assert draw_sequences(setting).q == [4, 0, 5]
+
+
+def test_pages_of_the_last_sequence_are_live_where_pointers_only_start():
+    spec = {**PAGED_DECODE.inputs, "kv_indptr": tensor("batch", "int32")}
+    starts = define("starts", PAGED_DECODE.axes, spec, PAGED_DECODE.outputs, "", "kv_indptr[-1] <= num_kv_indices")
+    plan = plan_of(contract_of(starts))
+    inputs = make_inputs(starts, {"batch": 1, "pages": 9, "num_kv_indices": 3, "len_indptr": 2}, Recipe(0))
+    live = live_slots(plan, inputs, 9, 4)
+    assert live is not None
+    assert int(live.sum()) == 8 + int(inputs["kv_last_page_len"])
 
 
 def test_pages_are_distinct_unsorted_and_below_the_pool():
@@ -137,6 +180,42 @@ def test_tables_hold_distinct_blocks_and_then_padding():
     used = inputs["block_table"][inputs["block_table"] >= 0]
     assert len(used.unique()) == len(used)
     assert ((inputs["block_table"] >= 0).sum(1) == -(-inputs["seq_lens"] // 4)).all()
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_lengths_are_none_one_all_and_around_a_page(batch):
+    sizes = {"batch_size": batch, "num_blocks": 40, "max_blocks": 6}
+    seen = {n for seed in range(80) for n in make_inputs(TABLE, sizes, Recipe(seed))["seq_lens"].tolist()}
+    assert {0, 1, 3, 4, 5, 24} <= seen
+    assert any(n % 4 for n in seen - {1, 3, 5})
+
+
+def test_lengths_that_are_equal_are_mostly_no_whole_pages():
+    sizes = {"batch_size": 3, "num_blocks": 40, "max_blocks": 6}
+    drawn = [make_inputs(TABLE, sizes, Recipe(seed, structure="uniform"))["seq_lens"].unique() for seed in range(40)]
+    assert all(len(lengths) == 1 for lengths in drawn)
+    whole = sum(int(lengths) % 4 == 0 for lengths in drawn)
+    assert 0 < whole < 20
+
+
+def test_no_sequence_is_empty_where_that_is_forbidden():
+    rules = ("max(seq_lens) <= max_blocks * block_size", "min(seq_lens) >= 1")
+    strict = define("strict", TABLE.axes, TABLE.inputs, TABLE.outputs, "", *rules)
+    for structure in structures(contract_of(strict), plan_of(contract_of(strict))):
+        for batch in (1, 4):
+            sizes = {"batch_size": batch, "num_blocks": 40, "max_blocks": 2}
+            assert make_inputs(strict, sizes, Recipe(1, structure=structure))["seq_lens"].min() >= 1
+
+
+@given(st.integers(1, 64), st.integers(0, 5), st.integers(0, 9), st.sampled_from(VARIANTS), st.data())
+def test_lengths_stay_within_bounds_and_hold_what_is_wanted(page, low, count, variant, data):
+    high, rng = low + data.draw(st.integers(0, 600)), Random(data.draw(st.integers(0, 99)))
+    lengths = arranged(telling(page, low, high, rng), count, variant, page, rng)
+    wanted = data.draw(st.integers(0, high * count))
+    lengths = raised(lengths, wanted - sum(lengths), [high] * count)
+    assert len(lengths) == count
+    assert all(low <= n <= high for n in lengths)
+    assert sum(lengths) >= wanted
 
 
 def test_experts_differ_within_a_row_and_loads_are_uneven():
