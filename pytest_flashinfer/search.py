@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Drawn = tuple[dict[str, int], Recipe]
 Check = Callable[[Drawn], Exception | None]
 _SHARE = 0.25  # of the time that is left, which no single case may take
+_TELLS = 8  # size from which on the time of a case says how it grows; the first one holds what starts once
 _PATIENCE = 3  # times the time limit may be exceeded while fewer than the least cases were tried
 _SEEDS = (0, 1, 2)  # added to that of a case with smaller sizes: other contents may fail where these do not
 SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
@@ -92,14 +93,15 @@ class Search:
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
             name, size = self._largest(drawn)
-            self._pace[name] = min(self._pace.get(name, math.inf), (time.monotonic() - start) / size)
+            if size >= _TELLS and (self.built or self.outcome.tried > 1):
+                self._pace[name] = min(self._pace.get(name, math.inf), (time.monotonic() - start) / size)
             if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
 
     def _takes_long(self, drawn: Drawn) -> bool:
         """Say whether a case would take a good part of the time that is left: many small ones tell more."""
-        if self.outcome.tried <= 1:
+        if not self._pace:
             return False
         name, size = self._largest(drawn)
         pace = self._pace.get(name, min(self._pace.values()))

@@ -320,3 +320,11 @@ def test_who_makes_each_case_last_gets_more_time(clock, least, tried):
     outcome = Search(kernel, edges, DRAWS, less, examples=50, seconds=10.0, built=True, least=least).run()
     assert outcome.tried == tried
     assert outcome.out_of_time
+
+
+def test_small_cases_that_take_long_say_nothing_of_larger_ones(clock):
+    """Each call has its price whatever the size, and the first one starts processes."""
+    kernel = Kernel(clock=clock, seconds=[3.0, 0.5, 0.5, 0.5])
+    edges = [case(n) for n in (17, 1, 16, 5)]
+    Search(kernel, edges, DRAWS, less, examples=4, seconds=5.0).run()
+    assert kernel.sizes == [17, 1, 16, 5]

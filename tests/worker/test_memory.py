@@ -118,8 +118,10 @@ def test_memory_that_nobody_uses_is_given_back_where_it_is_much(monkeypatch, use
     given_back = []
     fakes = {
         "is_initialized": lambda: used,
-        "memory_reserved": lambda device: held << 30 if device == "cuda:1" else 0,
-        "memory_allocated": lambda device: in_use << 30 if device == "cuda:1" else 0,
+        "memory_stats_as_nested_dict": lambda device: {
+            f"{what}_bytes": {"all": {"current": count << 30 if device == "cuda:1" else 0}}
+            for what, count in (("reserved", held), ("allocated", in_use))
+        },
         "empty_cache": lambda: given_back.append(True),
     }
     for name, fake in fakes.items():
