@@ -77,4 +77,13 @@ def poison(plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
         view = [cache.shape[0]] + [1] * (cache.dim() - 1)
         if axis is not None:
             view[axis] = slots
-        cache.masked_fill_(dead.view(view), value)
+        _fill(cache, dead.view(view), value)
+
+
+def _fill(cache: torch.Tensor, mask: torch.Tensor, value: float) -> None:
+    """Overwrite what the mask says; 8-bit floats by their bits, which not every device can fill otherwise."""
+    if cache.dtype not in FLOAT8:
+        cache.masked_fill_(mask, value)
+        return
+    code = int(torch.tensor(value).to(cache.dtype).view(torch.uint8))
+    cache.view(torch.uint8).masked_fill_(mask, code)

@@ -18,8 +18,8 @@ _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings insi
 
 
 def rows(tensor: torch.Tensor) -> torch.Tensor:
-    """View a tensor as [rows, columns]; vectors and single columns are one row."""
-    if tensor.ndim < 2 or tensor.shape[-1] == 1:  # noqa: PLR2004
+    """View a tensor as [rows, columns]; vectors, single columns and what has none are one row."""
+    if tensor.ndim < 2 or tensor.shape[-1] <= 1:  # noqa: PLR2004
         return tensor.reshape(1, -1)
     return tensor.reshape(-1, tensor.shape[-1])
 

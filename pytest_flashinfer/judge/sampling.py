@@ -84,7 +84,7 @@ def compare_samples(actual: torch.Tensor, truth: OutputTruth, draws: Draws | Non
     flat = actual.reshape(-1)
     mass, support = truth.probabilities, truth.support
     if mass is None or support is None:
-        bad = flat < 0
+        bad = (flat < 0) & (True if truth.native is None else ~torch.isin(flat, truth.native))  # -1 may pad
         note = "the reference's distribution is not known: only the range is checked"
         return _support(truth, flat, bad, note) if bool(bad.any()) else _fine(truth, flat, note)
     outside = (flat < 0) | (flat >= mass.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -157,6 +158,16 @@ def test_what_no_sequence_reads_shows_when_it_is_read():
     big = make_inputs(PAGED_DECODE, DECODE, Recipe(3, structure="stale_big"))["k_cache"]
     assert big.isfinite().all()
     assert (big[~live] > 1000).all()
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("structure", ["stale_nan", "stale_big"])
+def test_caches_of_8_bit_floats_show_it_too(dtype, structure):
+    caches = {name: replace(PAGED_DECODE.inputs[name], dtype=dtype) for name in ("k_cache", "v_cache")}
+    definition = replace(PAGED_DECODE, inputs={**PAGED_DECODE.inputs, **caches})
+    inputs = make_inputs(definition, DECODE, Recipe(3, structure=structure))
+    live = live_slots(plan_of(contract_of(definition)), inputs, 40, 4)
+    assert (inputs["k_cache"].float()[~live] == torch.finfo(inputs["k_cache"].dtype).max).all()
 
 
 def test_queries_never_outnumber_keys():

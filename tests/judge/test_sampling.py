@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,6 +104,9 @@ def test_a_reference_that_tells_no_distribution_is_judged_by_range_only() -> Non
     assert truth.probabilities is None
     assert "not known" in compare(torch.zeros(ROWS, dtype=torch.int64), truth).summary
     assert not compare(torch.full((ROWS,), -1), truth).ok
+    padded = replace(truth, native=torch.where(torch.arange(ROWS) % 2 == 0, truth.native, -1))
+    assert compare(padded.native.clone(), padded).ok, "the reference pads with -1"
+    assert not compare(padded.native - 1, padded).ok
 
 
 def test_the_false_alarm_rate_is_what_it_says() -> None:

@@ -182,6 +182,11 @@ def test_rows_of_zeros_and_other_shapes_lend_and_borrow(lender, shape):
     assert found is None or torch.allclose(found, torch.tensor(4e-3))
 
 
+@pytest.mark.parametrize("shape", [(4, 0, 0), (4, 0), (0, 5), (0,), (2, 0, 3)])
+def test_of_an_output_without_elements_nothing_is_lent(shape):
+    assert lent(torch.ones(2, 3), torch.zeros(shape), 1e-3) is None
+
+
 def test_where_the_lender_has_no_truth_neither_has_the_borrower(answers):
     FakeOracle.script = [CallFailed("reference", "raised")]
     with pytest.raises(ReferenceFailed, match="raised"):
