@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.comparison import Comparison
+from pytest_flashinfer.judge.floats import is_float
 from pytest_flashinfer.judge.vacuity import probe
 from pytest_flashinfer.judge.verdict import Verdict, decide
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     import pytest
     import torch
 
+    from pytest_flashinfer.data.model import TensorSpec
     from pytest_flashinfer.judge.sampling import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
-    from pytest_flashinfer.judge.truth import OutputTruth, Truth
+    from pytest_flashinfer.judge.truth import Truth
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
     from pytest_flashinfer.worker.runner import RunResult
@@ -162,7 +164,7 @@ class Compare:
                 self.tolerance,
                 equal_nan=truth.nan_inputs,
                 inputs=case.values,
-                ranked=_is_ranked(output, truth),
+                ranked=is_ranked(name, declared),
                 draws=self._draws,
             )
             for name, output in truth.outputs.items()
@@ -197,13 +199,10 @@ def _beside(native: torch.Tensor | None, value: torch.Tensor | None) -> torch.Te
     return value if native is None or value is None else value.to(native.device)
 
 
-def _is_ranked(output: OutputTruth, truth: Truth) -> bool:
-    """Whether another output holds a value for each of these ids, so that their order is not free."""
-    native = output.native
-    others = (each.native for each in truth.outputs.values() if each is not output)
-    return native is not None and any(
-        other is not None and other.is_floating_point() and other.shape == native.shape for other in others
-    )
+def is_ranked(name: str, declared: Mapping[str, TensorSpec]) -> bool:
+    """Whether another output is declared to hold a value for each of these ids, so that their order is not free."""
+    others = (spec for other, spec in declared.items() if other != name and is_float(spec.dtype))
+    return any(spec.shape is not None and spec.shape == declared[name].shape for spec in others)
 
 
 def _with_poison(found: Comparison, unwritten: str | None) -> Comparison:

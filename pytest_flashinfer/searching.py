@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
+_IMPORTS = re.compile(r"^\s*(import|from)\s+triton\b", re.MULTILINE)
 FEW = 10  # cases that say little where time was up
 SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of that time and of the reference's, beyond which a solution's calls are to blame
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
@@ -105,7 +107,7 @@ class SizeSearch:
         on_card = session.device.kind != "cpu"
         self.large = not on_card and least > LARGE
         sources = solution.solution.sources
-        self.interpreted = not on_card and any("triton" in source.content for source in sources)
+        self.interpreted = not on_card and any(_IMPORTS.search(source.content) for source in sources)
 
     def run(self, check: CaseCheck) -> None:
         """Search for a case in which `check` raises Failed; raises that of the smallest one found.

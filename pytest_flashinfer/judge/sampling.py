@@ -97,6 +97,7 @@ def compare_samples(actual: torch.Tensor, truth: OutputTruth, draws: Draws | Non
     chance = draws.chance()
     if chance is not None and chance < FALSE_ALARM:
         line = f"{truth.name}: {len(draws.numbers)} draws do not follow the reference's distribution"
+        line += ", those of all calls so far: one case by itself may well pass"
         detail = f"chance {chance:.2g} for an honest sampler, {FALSE_ALARM:g} is refused"
         return Comparison(
             truth.name, ok=False, problem="values", n_total=flat.numel(), how="sampling", lines=(line, detail)

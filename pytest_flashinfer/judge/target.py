@@ -85,7 +85,8 @@ def _note_ids(draws: list[_Draw], table: torch.Tensor) -> None:
 def probabilities(run: Reference, outputs: Sequence[str]) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Return, by output, probabilities [rows, n] (float32) and which ids are in the support (bool).
 
-    The support includes ids that come in when the inputs change by a rounding. Outputs that are not drawn by
+    The support includes ids that come in when the inputs change by a rounding, and those that are as likely as the
+    least likely one that is in: which of equals are kept is for each sampler to say. Outputs that are not drawn by
     `torch.multinomial` are not in the result. Raises `InvalidReferenceError` where the reference raises.
     """
     first, second = _captured(run, 0), _captured(run, 1)
@@ -101,7 +102,17 @@ def probabilities(run: Reference, outputs: Sequence[str]) -> dict[str, tuple[tor
             other = _assign(pair[0][0][name], pair[1][0][name], pair[0][1].draws, pair[1][1].draws)
             if other is not None and other.shape == support.shape:
                 found[name] = (weights, support | (other > 0))
-    return found
+    return {name: (weights, support | _as_likely(run, support)) for name, (weights, support) in found.items()}
+
+
+def _as_likely(run: Reference, support: torch.Tensor) -> torch.Tensor:
+    """Return the ids [rows, n] whose value, in the input that has one for each, is the least of the support's."""
+    rows = [x for x in run.inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    found = next((x for x in rows if x.shape == support.shape), None)
+    if found is None or not support.numel():
+        return torch.zeros_like(support)
+    values = found.to(torch.float32)
+    return (values == values.masked_fill(~support, torch.inf).amin(dim=1, keepdim=True)) & (values > 0)
 
 
 def _captured(run: Reference, shift: int) -> tuple[Results, _Capture]:

@@ -27,7 +27,7 @@ def readable(search: Iterable[str], environ: Mapping[str, str], hidden: Iterable
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     # A checkout of this package, on sys.path for an editable install, holds definitions and solutions as well.
     checkout = package.parent if (package.parent / "pyproject.toml").exists() else None
-    wanted = [*search, *_SYSTEM, *_proc(), *prefixes, str(package), *_editable()]
+    wanted = [*search, *_SYSTEM, "/proc", *prefixes, str(package), *_editable()]
     wanted += [part for name in _VARIABLES for part in environ.get(name, "").split(os.pathsep)]
     secret = {path.resolve() for path in hidden} | ({checkout} if checkout is not None else set())
     around = {parent for path in secret for parent in path.parents}
@@ -51,13 +51,6 @@ def _without(root: Path, secret: set[Path], around: set[Path]) -> Iterator[Path]
     for child in children:
         if not child.is_symlink():
             yield from _without(child, secret, around)
-
-
-def _proc() -> Iterator[str]:
-    """Yield what /proc says of the machine: of processes a worker sees itself, for command lines may hold a seed."""
-    for path in Path("/proc").iterdir():
-        if not path.name.isdigit() and not path.is_symlink():
-            yield str(path)
 
 
 def _editable() -> Iterator[str]:

@@ -143,3 +143,19 @@ def test_rows_whose_edge_is_a_matter_of_rounding_are_left_out() -> None:
     assert len(draws.numbers) == 1
     draws.add(torch.tensor([2, 1]), mass)
     assert len(draws.numbers) == 3
+
+
+@pytest.mark.parametrize("equal", [2, 8])
+def test_of_equally_likely_ids_at_the_edge_each_may_be_drawn(equal: int) -> None:
+    """A sampler that keeps all above a threshold keeps all of them, one that sorts those with the least ids."""
+
+    def reference(probs: torch.Tensor) -> torch.Tensor:
+        ordered, ids = torch.sort(probs, dim=-1, descending=True, stable=True)
+        before = ordered.cumsum(-1) - ordered
+        return ids.gather(1, torch.multinomial(torch.where(before < 0.75, ordered, 0.0), 1))[:, 0]
+
+    row = torch.tensor([0.6, *[0.3 / equal] * equal, 0.02, 0.01, 0.0])
+    specs = {"samples": OutputSpec("int64", (4,))}
+    truth = evaluate(reference, {"probs": row.expand(4, -1).contiguous()}, specs, sampling=True).outputs["samples"]
+    for number in range(len(row)):
+        assert compare(torch.full((4,), number), truth).ok == (number <= equal), number

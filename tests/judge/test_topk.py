@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_flashinfer.data.model import TensorSpec
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.tolerance import parse
 from pytest_flashinfer.judge.truth import OutputTruth
+from pytest_flashinfer.judging import is_ranked
 
 SCORES = torch.tensor([[0.5, 2.0, 2.0, -1.0, 0.1], [1.0, 1.0, 1.0, 0.0, 3.0]])
 IDS = torch.tensor([[1, 2], [4, 0]], dtype=torch.int32)
@@ -74,3 +76,11 @@ def test_where_values_go_with_the_ids_only_equal_scores_change_places(rows, ok, 
     found = compare(torch.tensor(rows, dtype=torch.int32), TRUTH, TOPK, inputs=inputs, ranked=True)
     assert found.ok == (ok if inputs else list(map(list, rows)) == IDS.tolist())
     assert found.ok or "order" in found.summary
+
+
+def test_which_output_has_the_values_is_told_by_what_is_declared() -> None:
+    """Not by sizes, which may be the same by chance."""
+    declared = {"ids": TensorSpec(("t", "k"), "int32"), "probs": TensorSpec(("t", "e"), "float32")}
+    assert not is_ranked("ids", declared)
+    assert not is_ranked("ids", {**declared, "counts": TensorSpec(("t", "k"), "int32")})
+    assert is_ranked("ids", {**declared, "weights": TensorSpec(("t", "k"), "float32")})

@@ -265,7 +265,8 @@ def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):
     ("source", "waits", "native", "ends"),
     [
         ("import torch", 6.0, 1e-3, Failed),  # it sleeps, say
-        ("import triton", 6.0, 1e-3, pytest.skip.Exception),  # interpreted, it may well be as slow
+        ("import torch  # no triton", 6.0, 1e-3, Failed),
+        ("import torch\nimport triton.language as tl", 6.0, 1e-3, pytest.skip.Exception),  # interpreted
         ("import torch", 6.0, 1.0, None),  # the reference is slow as well
         ("import torch", 1.0, 1e-3, None),  # something else took the time
     ],

@@ -190,3 +190,12 @@ def test_so_they_are_in_every_other_drawn_case():
     assert [len(each) for each in drawn] == [3] * 4
     without = cases().drawn({"n": 2, "m": 1, "h": 8}, Recipe(1))
     assert "anew" not in [case.variant for case in without]
+
+
+def test_they_follow_from_the_case_and_not_from_the_run():
+    """A line that is kept fails again in a run with another seed."""
+    axes = {"n": 4, "total": 9, "len_indptr": 5, "h": 8}
+    maker = DefaultInputs(RAGGED, "cpu", None)
+    one, other = (Cases(RAGGED, maker, maker, seed, FULL).drawn(axes, Recipe(1))[1] for seed in (7, 8))
+    assert one.variant == other.variant == "anew"
+    assert torch.equal(one.values["indptr"], other.values["indptr"])
