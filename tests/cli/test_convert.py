@@ -137,3 +137,11 @@ def test_the_place_has_to_fit_the_record(tmp_path, capsys):
     assert convert(source, tmp_path / "out.jsonl") == 2
     assert convert(samples.write(tmp_path / "x.json", {"a": 1}), tmp_path / "out.json") == 2
     assert [line.startswith("error: ") for line in capsys.readouterr().err.splitlines()] == [True, True]
+
+
+def test_a_key_of_another_form_that_is_null_changes_nothing(tmp_path, capsys):
+    reference = "def f_reference(x, w):\n    pass\n"
+    document = {**samples.BASE, "reference": reference, "check": "", "custom_inputs_entrypoint": None}
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    assert main(["convert", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    assert "does not read back" not in capsys.readouterr().err

@@ -14,7 +14,9 @@ _FILE = "definition"  # each of its problems is a folder with a definition.json
 def recognises(draft: Draft) -> bool:
     """Whether the document, or the name of its file, is one that only this form has."""
     left_open = "op_type" in draft.raw and draft.raw["op_type"] is None
-    if left_open or draft.path.stem == _FILE or any(key in draft.raw for key in _OWN_KEYS):
+    own = [key for key in _OWN_KEYS if key in draft.raw]
+    telling = "op_type" not in draft.raw or any(draft.raw[key] is not None for key in own)  # null says little
+    if left_open or draft.path.stem == _FILE or (own and telling):
         return True
     return any(axis.get("type") == "expr" for _, axis in draft.objects("axes"))
 
