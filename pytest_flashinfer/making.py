@@ -77,8 +77,9 @@ class Cases:
         first = self.first(workload)
         if first.nbytes > SMALL_BYTES:
             return [first, _lent(self._alike(first), first), first.elsewhere()]
-        others = [*self._variants(first, self.kinds), *self._anew(first)]
-        return [first, *others, first.elsewhere(), *self._draws(first)]
+        anew = self._anew(first)
+        kinds = tuple(kind for kind in self.kinds if not anew or kind != "fresh")  # those have fresh values as well
+        return [first, *self._variants(first, kinds), *anew, first.elsewhere(), *self._draws(first)]
 
     def _anew(self, first: Case) -> list[Case]:
         """Return a case whose index tensors are other ones as well, where it has any: answers may be kept by shapes."""
