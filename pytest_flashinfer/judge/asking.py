@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.worker.arena import Arena
 from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
-from pytest_flashinfer.worker.memory import Arena
 
 from .floats import canonical, is_float
 from .questions import PARTS

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_flashinfer.worker import cudart, sandbox
-from pytest_flashinfer.worker.memory import Memory
+from pytest_flashinfer.worker.memory import MOST_PIECES, Memory
 from pytest_flashinfer.worker.protocol import FROM_JUDGE, Channel, Disconnected, Message
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Worker:
         """Answer requests until the judge hangs up."""
         while True:
             try:
-                message, fds = self.channel.receive(max_fds=1)
+                message, fds = self.channel.receive(max_fds=MOST_PIECES)
             except Disconnected:
                 return
             reply, last = self._answer(message, fds)
@@ -125,7 +125,7 @@ class Worker:
 
     def do_map(self, message: Message, fds: list[int]) -> Message:
         """Map the judge's arena in place of the last one of its kind."""
-        self._memory(host=bool(fds)).map(message, fds)
+        self._memory(host=message["host"]).map(message, fds)
         return {}
 
     def do_unmap(self, _message: Message, _fds: list[int]) -> Message:

@@ -29,7 +29,7 @@ _ORPHANED = "the fork-server is gone"
 
 
 class Shared(Protocol):
-    """A block of memory that can be described to a worker; see memory.Arena."""
+    """A block of memory that can be described to a worker; see arena.Arena."""
 
     device: str
 
@@ -37,7 +37,10 @@ class Shared(Protocol):
     def nbytes(self) -> int:
         """Return its size."""
 
-    def reserve(self, nbytes: int) -> bool:
+    def holds(self, nbytes: int, front: int = 0) -> bool:
+        """Say whether there are so many bytes in the front, and behind it."""
+
+    def reserve(self, nbytes: int, front: int = 0) -> bool:
         """Have at least so many bytes; returns whether the block is a new one."""
 
     def export(self) -> tuple[dict[str, Any], list[int]]:
@@ -92,11 +95,11 @@ class Worker:
         except CallFailed as error:
             raise BuildFailed(error.message, error.traceback, error.log) from None
 
-    def fit(self, memory: Shared, nbytes: int, timeout: float = 30.0) -> None:
-        """Have `memory` hold at least `nbytes` and be mapped here; a block that has to grow is a new one."""
-        if nbytes > memory.nbytes:
+    def fit(self, memory: Shared, nbytes: int, front: int = 0, timeout: float = 30.0) -> None:
+        """Have `memory` hold at least `nbytes` behind a front and be mapped here; one that has to grow is a new one."""
+        if not memory.holds(nbytes, front):
             self.let_go(memory, timeout)
-            memory.reserve(nbytes)
+            memory.reserve(nbytes, front)
             message, fds = memory.export()
             self.ask({"do": "map", **message}, timeout, fds)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 _DEVICE_TO_DEVICE = 3
-_LAZY_PEER_ACCESS = 1
 _TAIL = 1 << 20  # bytes of a large copy that go first: what a kernel writes last
 
 
@@ -18,12 +17,6 @@ class CudaError(RuntimeError):
     def __init__(self, code: int, message: str) -> None:
         self.code = code
         super().__init__(f"CUDA error: {message}")
-
-
-class IpcHandle(ctypes.Structure):
-    """cudaIpcMemHandle_t: 64 opaque bytes that another process opens."""
-
-    _fields_ = (("reserved", ctypes.c_char * 64),)
 
 
 @functools.cache
@@ -49,31 +42,6 @@ def malloc(nbytes: int) -> int:
     pointer = ctypes.c_void_p()
     _check(library().cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(nbytes)))
     return pointer.value or 0
-
-
-def free(pointer: int) -> None:
-    """Free what `malloc` gave."""
-    _check(library().cudaFree(ctypes.c_void_p(pointer)))
-
-
-def share(pointer: int) -> bytes:
-    """Return the handle by which another process opens the allocation at `pointer`."""
-    handle = IpcHandle()
-    _check(library().cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(pointer)))
-    return bytes(handle)
-
-
-def open_shared(handle: bytes) -> int:
-    """Map another process's allocation; returns the pointer here."""
-    pointer = ctypes.c_void_p()
-    shared = IpcHandle.from_buffer_copy(handle)
-    _check(library().cudaIpcOpenMemHandle(ctypes.byref(pointer), shared, ctypes.c_uint(_LAZY_PEER_ACCESS)))
-    return pointer.value or 0
-
-
-def close_shared(pointer: int) -> None:
-    """Unmap what `open_shared` gave."""
-    _check(library().cudaIpcCloseMemHandle(ctypes.c_void_p(pointer)))
 
 
 def synchronize() -> None:

@@ -63,7 +63,9 @@ class Kernel:
             self._failure = error
             self.close()
             raise
-        self._runner = Runner(self._worker, self.pool.device, destination=self.solution.destination_passing)
+        self._runner = Runner(
+            self._worker, self.pool.device, self.pool.inputs, destination=self.solution.destination_passing
+        )
         return self._runner
 
     def calls(

@@ -44,9 +44,12 @@ class Slot:
     stride: tuple[int, ...]
     dtype: torch.dtype
 
-    def message(self) -> dict[str, Any]:
-        """Return the plain values by which memory.Memory makes the tensor in the worker."""
-        plain = {"at": self.at, "room": self.room, "size": list(self.size), "stride": list(self.stride)}
+    def message(self, origin: int = 0) -> dict[str, Any]:
+        """Return the plain values by which memory.Memory makes the tensor in the worker.
+
+        `origin`: where in the block the slots begin, in bytes.
+        """
+        plain = {"at": origin + self.at, "room": self.room, "size": list(self.size), "stride": list(self.stride)}
         return {**plain, "dtype": str(self.dtype)}
 
     def bytes_of(self, base: torch.Tensor) -> torch.Tensor:
@@ -90,30 +93,41 @@ class Zone:
 
 @dataclass(frozen=True)
 class Layout:
-    """Slots of one signature. Outputs have two: `live`, the destination, and `snap`, its copy at return."""
+    """Slots of one signature. Outputs have two: `live`, the destination, and `snap`, its copy at return.
+
+    `front` is where the memory of inputs ends and that of outputs begins; `total` the size of both, in bytes.
+    """
 
     inputs: Mapping[str, Slot]
     live: Mapping[str, Slot]
     snap: Mapping[str, Slot]
     zones: Sequence[Zone]
+    front: int
     total: int
 
 
 def plan(inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output], shift: int = 0) -> Layout:
-    """Lay out the inputs as they are strided, then the outputs, then their snapshots; all `shift` bytes further on."""
+    """Lay out the inputs as they are strided, then the outputs, then their snapshots.
+
+    All lie `shift` bytes further away from `front`, which stays at its address.
+    """
     shapes = [(name, tuple(each.shape), tuple(each.stride()), each.dtype) for name, each in inputs.items()]
     made = [(each.name, each.shape, each.strides or contiguous(each.shape), each.dtype) for each in outputs]
     slots: list[Slot] = []
     zones: list[Zone] = []
-    end, last = 0, ""
-    for name, size, stride, dtype in [*shapes, *made, *made]:
-        at = _align(end + GUARD + (0 if slots else shift))
-        zones.append(Zone(end, at, last, name))
-        extent = _extent(size, stride) * dtype.itemsize
-        room = extent + (_align(at + extent + GUARD) - at - extent) // 2
-        slots.append(Slot(name, at, extent, room, size, stride, dtype))
-        end, last = at + extent, name
-    total = _align(end + GUARD)
+    end, last, front, least = 0, "", 0, 0
+    for group in (shapes, [*made, *made]):
+        for name, size, stride, dtype in group:
+            at = _align(max(end + GUARD, least))
+            zones.append(Zone(end, at, last, name))
+            extent = _extent(size, stride) * dtype.itemsize
+            room = extent + (_align(at + extent + GUARD) - at - extent) // 2
+            slots.append(Slot(name, at, extent, room, size, stride, dtype))
+            end, last = at + extent, name
+        if group is shapes:
+            front = _align(end + GUARD // 2 + shift)
+            least = front + GUARD // 2 + shift
+    total = _align(max(end + GUARD, least))
     zones.append(Zone(end, total, last, ""))
     count, produced = len(shapes), len(made)
     return Layout(
@@ -121,6 +135,7 @@ def plan(inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output], shift: i
         _named(slots[count : count + produced]),
         _named(slots[count + produced :]),
         zones,
+        front,
         total,
     )
 

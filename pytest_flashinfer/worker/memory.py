@@ -1,31 +1,25 @@
-"""The one block of memory that the judge shares with one worker.
-
-On the CPU it is a sealed memfd that both map. On a card it is a cudaMalloc of its own, opened by the worker through
-CUDA IPC: torch's caching allocator would share whole segments, with whatever else lies in them. The judge allocates,
-so it reads the bytes of its own memory, never an object that the worker made.
-"""
+"""The worker's end of the block of memory that the judge shares with it (arena.py), and what memory there is."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.worker import cudart
+from pytest_flashinfer.worker import cudart, cumem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SMALLEST = 1 << 21
 _LARGE = 1 << 27  # bytes of an arena from which on a call may leave much memory behind
 _LITTLE = 1 << 28  # bytes that it may leave there all the same
 _MANY = 16  # results of one item, twice as many as are ever held
 _LIMITS = Path("/sys/fs/cgroup")
+MOST_PIECES = 64  # of one block; there are some sixteen at the most
 LARGE = 1 << 29  # bytes of an arena, or of a result, that another process may need while nobody calls
 _EMPTY = torch.empty  # bound before foreign code could replace them
 _AS_TENSOR = torch.as_tensor
@@ -65,81 +59,6 @@ def roomy(nbytes: int) -> bool:
     return False
 
 
-class Holder(Protocol):
-    """Whoever has a block mapped."""
-
-    def let_go(self, memory: Arena) -> None:
-        """Unmap it."""
-
-
-class Arena:
-    """The judge's end: one block of bytes on `device` (`"cpu"` or `"cuda:N"`), grown by replacement.
-
-    `data` is a uint8 tensor over the whole block. The address stays as long as the block is large enough, so that
-    the same storage is used again with other contents.
-    """
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.data = torch.empty(0, dtype=torch.uint8, device=device)
-        self._pointer = 0
-        self._fd = -1
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the block, 0 where there is none."""
-        return self.data.numel()
-
-    def reserve(self, nbytes: int) -> bool:
-        """Have at least `nbytes`; returns whether the block is a new one, which the worker must map: see Worker.fit."""
-        if nbytes <= self.data.numel():
-            return False
-        self.close()
-        size = max(_SMALLEST, -(-nbytes // _SMALLEST) * _SMALLEST)
-        if self.device == "cpu":
-            self._fd = _sealed(size)
-            self.data = torch.frombuffer(mmap.mmap(self._fd, size), dtype=torch.uint8)
-        else:
-            with torch.cuda.device(self.device):
-                self._pointer = cudart.malloc(size)
-            self.data = torch.as_tensor(cudart.Block(self._pointer, size), device=self.device)
-            self.data.zero_()  # a truth may have lain here, and a solution is to see this
-            torch.cuda.synchronize(self.device)
-        return True
-
-    def export(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the message and the descriptors by which `Memory.map` opens this block in the worker."""
-        size = self.data.numel()
-        if self.device == "cpu":
-            return {"bytes": size, "fds": 1}, [self._fd]
-        return {"bytes": size, "handle": cudart.share(self._pointer).hex()}, []
-
-    def leave(self, worker: Holder) -> None:
-        """Give a large block back for as long as nothing is asked of `worker`, which has it mapped."""
-        if self.data.numel() > LARGE:
-            worker.let_go(self)
-            self.close()
-
-    def close(self) -> None:
-        """Give the block back; tensors over it must not be used any more."""
-        self.data = torch.empty(0, dtype=torch.uint8, device=self.device)
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-        if self._pointer:
-            pointer, self._pointer = self._pointer, 0
-            with contextlib.suppress(cudart.CudaError), torch.cuda.device(self.device):
-                cudart.free(pointer)
-
-
-def _sealed(size: int) -> int:
-    """Return a memfd that nobody can resize: a shrunk one would kill the judge with SIGBUS."""
-    fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(fd, size)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return fd
-
-
 class Memory:
     """The worker's end: maps the judge's arena and makes tensors over parts of it."""
 
@@ -148,28 +67,32 @@ class Memory:
         self.size = 0
         self.base = 0
         self._map: mmap.mmap | None = None
-        self._pointer = 0
+        self._pieces: cumem.Mapping | None = None
 
     def map(self, message: Mapping[str, Any], fds: list[int]) -> None:
         """Open the block that `Arena.export` described, in place of the last one."""
         self.unmap()
-        self.size = int(message["bytes"])
-        if fds:
-            self._map = mmap.mmap(fds[0], self.size)
-            os.close(fds[0])
-            self.base = _FROM_BUFFER(self._map, dtype=torch.uint8).data_ptr()
-            return
-        self.device = "cuda:0"
-        self.base = self._pointer = cudart.open_shared(bytes.fromhex(message["handle"]))
+        self.size = sum(message["bytes"])
+        try:
+            if message["host"]:
+                self._map = mmap.mmap(fds[0], self.size)
+                self.base = _FROM_BUFFER(self._map, dtype=torch.uint8).data_ptr()
+            else:
+                self.device = "cuda:0"
+                self._pieces = cumem.Mapping(list(zip(fds, message["bytes"], strict=True)), 0)
+                self.base = self._pieces.pointer
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def unmap(self) -> None:
         """Close the block; on the CPU it stays as long as tensors over it do."""
         self._map = None
         self.base = self.size = 0
-        if self._pointer:
-            pointer, self._pointer = self._pointer, 0
+        if self._pieces is not None:
+            pieces, self._pieces = self._pieces, None
             cudart.synchronize()
-            cudart.close_shared(pointer)
+            pieces.close()
 
     def release(self) -> None:
         """Leave to other processes what a call on large inputs has used; to ask torch takes long for small ones."""

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import tempfile
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from pytest_flashinfer.worker.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from pytest_flashinfer.worker.arena import InputPieces
 
 SOLVE = "pytest_flashinfer.worker.solve"
 _RETRY_SECONDS = (0.1, 0.5, 2.0)
@@ -53,6 +56,13 @@ class Pool:
         self._warm: dict[str, Worker] = {}
         self._nursery = Nursery(device, self.env)
         self.builds = Builds()
+
+    @cached_property
+    def inputs(self) -> InputPieces:
+        """Where all solutions find their inputs in a card, and the reference that is timed beside them."""
+        from pytest_flashinfer.worker.arena import InputPieces
+
+        return InputPieces()
 
     def worker(self, handler: str = SOLVE, *, successor: bool = True) -> Worker:
         """Return a worker with the handler module imported; with `successor`, begin to prepare the next one like it.
@@ -122,6 +132,8 @@ class Pool:
         self._workers.clear()
         self._warm.clear()
         self._nursery.close()
+        if "inputs" in vars(self):
+            self.inputs.shrink(0)
 
     def _fork(self, handler: str) -> Worker:
         try:

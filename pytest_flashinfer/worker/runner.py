@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from pytest_flashinfer.worker import poison, replies, unwritten
+from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.flags import read_all
 from pytest_flashinfer.worker.layout import Output, plan
-from pytest_flashinfer.worker.memory import LARGE, Arena, roomy
+from pytest_flashinfer.worker.memory import LARGE, roomy
 from pytest_flashinfer.worker.outcome import RunResult
 from pytest_flashinfer.worker.pristine import Pristine, Violation, differ, watch
 from pytest_flashinfer.worker.replies import Value
@@ -39,14 +40,17 @@ class Runner:
     """Calls one worker again and again on the same storage.
 
     `device` is the judge's name for the card (`"cpu"`, `"cuda:N"`). `destination` says how the solution was built.
+    `inputs` is the memory of a card that it shares with others for their inputs.
     Every method may raise the errors of errors.py; after CallFailed the runner can go on.
     """
 
-    def __init__(self, worker: Worker, device: str, *, destination: bool = True) -> None:
+    def __init__(
+        self, worker: Worker, device: str, inputs: InputPieces | None = None, *, destination: bool = True
+    ) -> None:
         self.worker = worker
         self.device = device
         self.destination = destination
-        self.arena = Arena(device)
+        self.arena = Arena(device, inputs)
         self._rng = random.Random(secrets.randbits(64))  # noqa: S311 - seeded from the system's own randomness
         self._key: object = None
         self._pristine: Pristine | None = None
@@ -139,13 +143,12 @@ class Runner:
     def read_input(self, name: str) -> torch.Tensor:
         """Return a copy of an input as the last call left it."""
         assert self._pristine is not None
-        return self._pristine.layout.inputs[name].tensor_of(self.arena.data).clone()
+        return self._pristine.layout.inputs[name].tensor_of(self._pristine.arena).clone()
 
     def rest(self) -> None:
         """Have no calls for a while: a large arena is given back, the next call makes another."""
-        if self.arena.nbytes > LARGE:
+        if self.arena.leave(self.worker):
             self._pristine = self._last = None
-            self.arena.leave(self.worker)
 
     def close(self) -> None:
         """Give the arena back. The worker is closed by its owner."""
@@ -163,15 +166,16 @@ class Runner:
                 self._last.add_late(self._changed([bool(flag) for flag in self._late(self._pristine)]))
             layout = plan(tensors, outputs, shift)
             self._pristine = self._last = None
-            self.worker.fit(self.arena, layout.total)
-            self._pristine, self._key = watch(layout, self.arena.data, self._rng), key
+            self.worker.fit(self.arena, layout.total - layout.front, layout.front)
+            self._pristine, self._key = watch(layout, self.arena.window(layout.total, layout.front), self._rng), key
         return self._pristine
 
     def _request(self, inputs: Mapping[str, Value], outputs: Sequence[Output], cache: str | None) -> dict[str, Any]:
         assert self._pristine is not None
         layout = self._pristine.layout
+        origin = self.arena.front - layout.front
         arguments = [
-            {"name": name, "slot": layout.inputs[name].message()}
+            {"name": name, "slot": layout.inputs[name].message(origin)}
             if name in layout.inputs
             else replies.argument(name, value)
             for name, value in inputs.items()
@@ -179,8 +183,8 @@ class Runner:
         results = [
             {
                 "name": output.name,
-                "live": layout.live[output.name].message(),
-                "snap": layout.snap[output.name].message(),
+                "live": layout.live[output.name].message(origin),
+                "snap": layout.snap[output.name].message(origin),
                 "bytes": layout.live[output.name].extent,
                 "scalar": output.scalar,
                 "optional": output.optional,
@@ -225,7 +229,7 @@ class Runner:
 
     def _late(self, pristine: Pristine) -> list[torch.Tensor]:
         """For each output, whether its live buffer and its snapshot differ now."""
-        base, layout = self.arena.data, pristine.layout
+        base, layout = pristine.arena, pristine.layout
         return [differ(slot.bytes_of(base), layout.snap[name].bytes_of(base)) for name, slot in layout.live.items()]
 
     def _changed(self, flags: Sequence[bool]) -> list[str]:
@@ -235,7 +239,7 @@ class Runner:
     def _words(self, pristine: Pristine, name: str) -> tuple[torch.Tensor, int]:
         """Return an output as words, and the poison that was in each of them."""
         slot = pristine.layout.snap[name]
-        return slot.words_of(self.arena.data, poison.word_type(slot.dtype)), pristine.poison[name]
+        return slot.words_of(pristine.arena, poison.word_type(slot.dtype)), pristine.poison[name]
 
     def _note_unwritten(self, pristine: Pristine, result: RunResult, name: str) -> None:
         words, pattern = self._words(pristine, name)
@@ -247,8 +251,8 @@ class Runner:
     def _copy(self, pristine: Pristine, name: str, *, keep: bool) -> torch.Tensor:
         slot = pristine.layout.snap[name]
         if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
-            return slot.words_of(self.arena.data, torch.uint8) != 0
-        made = slot.tensor_of(self.arena.data)
+            return slot.words_of(pristine.arena, torch.uint8) != 0
+        made = slot.tensor_of(pristine.arena)
         if not keep:
             return made
         aside = made.is_cuda and slot.extent > LARGE and roomy(slot.extent)

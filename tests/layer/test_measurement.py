@@ -127,6 +127,23 @@ def test_what_is_not_compiled_for_each_workload_is_called_once_ahead_of_another(
     assert kernel.asked == [(calls, None), (10, "cold")]
 
 
+@pytest.mark.parametrize(("second", "rounds"), [(1e-3, 10), (7e-3, 4)])
+def test_one_call_ahead_that_took_long_is_followed_by_another(session, cases, second, rounds):
+    kernel, times = Kernel(10), iter((8e-3, second))
+    kernel.took["another"] = 1e-3
+    run = kernel.run
+
+    def timed(todo, *, cache=None, warm=None):
+        if cache is None:
+            kernel.took["w"] = min(next(times), kernel.took.get("w", 1.0))
+        return run(todo, cache=cache, warm=warm)
+
+    kernel.run = timed
+    found = measure(session, kernel, cases, WORKLOAD)
+    assert kernel.asked == [(1, None), (1, None), (rounds, "cold")]
+    assert len(found.calls) == 2 + rounds
+
+
 @pytest.mark.parametrize(("took", "rounds", "warmed"), [(1e-3, 10, True), (6e-3, 4, True), (0.2, 2, False)])
 def test_a_call_that_takes_long_on_a_card_is_timed_less_often(session, cases, took, rounds, warmed):
     kernel = Kernel(10)

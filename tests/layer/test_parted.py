@@ -58,8 +58,8 @@ class InProcess:
     def __init__(self):
         self.memory, self.kernel, self.asked = Memory(), None, []
 
-    def fit(self, arena, nbytes):
-        if arena.reserve(nbytes):
+    def fit(self, arena, nbytes, front=0):
+        if arena.reserve(nbytes, front):
             message, fds = arena.export()
             self.memory.map(message, [os.dup(fd) for fd in fds])
 

@@ -29,7 +29,7 @@ class Lab:
 
     def build(self, source, *, inputs=("x",), outputs=("y",), destination=True, timeout=60.0) -> Runner:
         worker = self.pool.worker()
-        runner = Runner(worker, self.device, destination=destination)
+        runner = Runner(worker, self.device, self.pool.inputs, destination=destination)
         self.runners.append(runner)
         self.count += 1
         folder = self.pool.cache / f"solution{self.count}"

@@ -1,4 +1,4 @@
-"""The worker on a card: memory shared by CUDA IPC, streams, errors that a context does not survive."""
+"""The worker on a card: shared memory, streams, errors that a context does not survive."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import time
 import pytest
 import torch
 
-from pytest_flashinfer.worker import sandbox
+from pytest_flashinfer.worker import cudart, cumem, sandbox
 from pytest_flashinfer.worker.errors import CallFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.layout import plan
 from pytest_flashinfer.worker.runner import Output
 
 pytestmark = pytest.mark.gpu
@@ -29,7 +30,7 @@ WILD = """
 
 @pytest.fixture(autouse=True)
 def _hidden():
-    """The judge is closed to other processes, as in a real run; CUDA IPC must work all the same."""
+    """The judge is closed to other processes, as in a real run; memory must be shared all the same."""
     sandbox.hide_process()
 
 
@@ -58,6 +59,46 @@ def test_an_honest_call_yields_its_values(gpu, destination):
         assert result.outputs["y"].device == x.device
         assert not result.violations
     assert not runner.settle()
+
+
+def test_two_processes_find_the_inputs_of_one_layout_at_the_same_place_and_have_outputs_of_their_own(gpu):
+    first, second = gpu.build(GOOD), gpu.build("def run(x, y):\n    y.copy_(x * 3)\n")
+    for rows in (64, 1000, 10):
+        x, other = gpu.randn(rows, 1000), gpu.randn(rows, 1000)
+        results = [runner.run({"x": value}, y_of(x)) for runner, value in ((first, x), (second, other))]
+        assert torch.equal(results[0].outputs["y"], x * 2)
+        assert torch.equal(results[1].outputs["y"], other * 3)
+        assert not results[0].violations
+        assert not results[1].violations
+        assert torch.equal(first.read_input("x"), other), "what lies there is the last one's"
+        assert not first.settle(), "nobody else wrote to its outputs"
+    assert gpu.pool.inputs.nbytes
+
+
+def test_inputs_that_have_to_grow_stay_where_they_are(gpu):
+    runner = gpu.build(GOOD)
+    small, large = gpu.randn(8, 1024), gpu.randn(5000, 1024)
+    runner.run({"x": small}, y_of(small))
+    runner.run({"x": large}, y_of(large))
+    layout = plan({"x": small}, y_of(small))
+    index = torch.device(gpu.device).index or 0
+    pieces = gpu.pool.inputs.at_end(layout.front, index)
+    mapping = cumem.Mapping([(piece.fd, piece.nbytes) for piece in pieces], index)
+    there = torch.as_tensor(cudart.Block(mapping.pointer, mapping.nbytes), device=gpu.device)[-layout.front :]
+    assert torch.equal(layout.inputs["x"].tensor_of(there), large[-8:])
+    torch.cuda.synchronize()
+    mapping.close()
+
+
+def test_what_a_judge_gives_back_is_free_once_no_worker_maps_it(gpu):
+    runner = gpu.build(GOOD)
+    x = torch.zeros(1 << 28, dtype=torch.uint8, device=gpu.device).view(1 << 14, 1 << 14)
+    runner.run({"x": x}, y_of(x), keep=False)
+    held = torch.cuda.mem_get_info(gpu.device)[0]
+    assert gpu.pool.inputs.nbytes >= x.numel()
+    runner.rest()
+    assert torch.cuda.mem_get_info(gpu.device)[0] - held >= 2 * x.numel()
+    assert gpu.pool.inputs.nbytes <= 1 << 29
 
 
 # CASE 11: an illegal access or a hang hurts one item only

@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.worker import memory, poison, processes, unwritten
+from pytest_flashinfer.worker import cumem, memory, poison, processes, unwritten
+from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.layout import ALIGNMENT, GUARD, Output, plan
-from pytest_flashinfer.worker.memory import Arena, Memory
+from pytest_flashinfer.worker.memory import Memory
 
 sizes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.int64])
@@ -78,6 +79,66 @@ def test_both_ends_of_an_arena_see_the_same_bytes():
     memory.unmap()
     arena.close()
     assert arena.nbytes == 0
+
+
+class Piece:
+    """Physical memory that is none."""
+
+    def __init__(self, nbytes, device):
+        self.nbytes, self.device, self.closed = cumem.rounded(nbytes), device, False
+
+    def close(self):
+        self.closed = True
+
+
+@given(st.lists(st.integers(1, 1 << 31), min_size=1, max_size=8))
+def test_inputs_stay_at_the_end_of_pieces_that_grow_at_the_front(wanted):
+    pieces = InputPieces()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cumem, "Piece", Piece)
+        known = []
+        for nbytes in wanted:
+            found = pieces.at_end(nbytes, 0)
+            assert sum(piece.nbytes for piece in found) >= nbytes
+            assert sum(piece.nbytes for piece in found[1:]) < nbytes, "no more than are needed"
+            shared = min(len(found), len(known))
+            assert found[-shared:] == known[-shared:] if shared else not known
+            known = max(found, known, key=len)
+    everything = list(known)
+    pieces.shrink(wanted[0])
+    assert pieces.nbytes <= wanted[0]
+    left = len(everything) - sum(piece.closed for piece in everything)
+    assert all(piece.closed for piece in everything[: len(everything) - left]), "the last made go first"
+    assert len(everything) < memory.MOST_PIECES
+
+
+@given(st.integers(0, 1 << 22), st.integers(1, 1 << 22), st.integers(0, 1 << 22), st.integers(1, 1 << 22))
+def test_a_block_holds_what_was_asked_for_before_as_well(front, behind, front2, behind2):
+    block = Arena("cpu")
+    assert block.reserve(behind, front)
+    block.reserve(behind2, front2)
+    for nbytes, ahead in ((behind, front), (behind2, front2)):
+        assert block.holds(nbytes, ahead)
+        assert not block.reserve(nbytes, ahead)
+        assert block.window(nbytes + ahead, ahead).numel() == nbytes + ahead
+    block.close()
+    assert not block.holds(1)
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 5000))
+def test_moved_tensors_are_elsewhere_seen_from_the_end_of_the_inputs(inputs, outputs, shift):
+    tensors = {f"x{n}": torch.zeros(7 * n + 3) for n in range(inputs)}
+    wanted = [Output(f"y{n}", (n + 2,), torch.float32) for n in range(outputs)]
+    usual, moved = plan(tensors, wanted), plan(tensors, wanted, shift * ALIGNMENT)
+    for layout in (usual, moved):
+        ends = [slot.at + slot.extent for slot in layout.inputs.values()]
+        assert max(ends, default=0) + GUARD // 2 <= layout.front <= layout.total
+        assert all(slot.at >= layout.front + GUARD // 2 for slot in (*layout.live.values(), *layout.snap.values()))
+    for part in ("inputs", "live", "snap"):
+        for name, slot in getattr(usual, part).items():
+            other = getattr(moved, part)[name]
+            apart = (other.at - moved.front) - (slot.at - usual.front)
+            assert apart == (-shift if part == "inputs" else shift) * ALIGNMENT
 
 
 def test_a_worker_cannot_resize_the_block(lab):

@@ -565,8 +565,7 @@ def test_a_call_ahead_that_fails_says_why(lab):
 
 
 def test_a_large_arena_is_given_back_until_the_next_call(lab, monkeypatch):
-    for place in ("memory", "runner"):
-        monkeypatch.setattr(f"pytest_flashinfer.worker.{place}.LARGE", 1 << 20)
+    monkeypatch.setattr("pytest_flashinfer.worker.arena.LARGE", 1 << 20)
     runner = lab.build("def run(x, y):\n    y.copy_(x + 1)\n")
     for _ in range(2):
         x = lab.randn(4, 8)
