@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_flashinfer.worker import cudart, sandbox
 from pytest_flashinfer.worker.memory import MOST_PIECES, Memory
-from pytest_flashinfer.worker.protocol import FROM_JUDGE, Channel, Disconnected, Message
+from pytest_flashinfer.worker.protocol import FROM_JUDGE, SOON, Channel, Disconnected, Message
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -76,7 +76,7 @@ class Worker:
         """Answer requests until the judge hangs up."""
         while True:
             try:
-                message, fds = self.channel.receive(max_fds=MOST_PIECES)
+                message, fds = self.channel.receive(max_fds=MOST_PIECES, soon=SOON if self.device != "cpu" else 0.0)
             except Disconnected:
                 return
             reply, last = self._answer(message, fds)

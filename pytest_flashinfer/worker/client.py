@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.log import Log, printable
-from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
+from pytest_flashinfer.worker.protocol import FROM_WORKER, SOON, Channel, Disconnected, Message, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -180,22 +180,27 @@ class Worker:
 
     def _wait(self, timeout: float) -> Message:
         deadline = time.monotonic() + timeout
+        try:
+            if self.device != "cpu" and (message := self.channel.poll(min(timeout, SOON))) is not None:
+                return message
+            return self._wait_long(deadline, timeout)
+        except ProtocolError as error:
+            raise self._dies(f"sent garbage: {error}") from None
+        except Disconnected:
+            raise self._dies("") from None
+        except WorkerDied as error:  # with the fork-server
+            self.end = self.end or error.how
+            raise
+
+    def _wait_long(self, deadline: float, timeout: float) -> Message:
         with selectors.DefaultSelector() as selector:
             for source in (self.channel, self._log, self.nursery.channel):
                 selector.register(source, selectors.EVENT_READ)
-            try:
-                while (message := self.channel.take()) is None:
-                    if self.number not in self.nursery.events:
-                        self._listen(selector, deadline, timeout)
-                    elif not self.channel.feed():  # not even last words, and some other process holds the socket
-                        raise self._dies("")
-            except ProtocolError as error:
-                raise self._dies(f"sent garbage: {error}") from None
-            except Disconnected:
-                raise self._dies("") from None
-            except WorkerDied as error:  # with the fork-server
-                self.end = self.end or error.how
-                raise
+            while (message := self.channel.take()) is None:
+                if self.number not in self.nursery.events:
+                    self._listen(selector, deadline, timeout)
+                elif not self.channel.feed():  # not even last words, and some other process holds the socket
+                    raise self._dies("")
             return message
 
     def _listen(self, selector: selectors.BaseSelector, deadline: float, timeout: float) -> None:

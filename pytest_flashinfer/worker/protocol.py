@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 import struct
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ MAX_DEPTH = 12
 MAX_NODES = 100_000
 MAX_DIGITS = 20  # covers every 64-bit integer; longer ones cost quadratic time to parse
 _CHUNK = 1 << 16
+SOON = 2e-3  # seconds for which a card's processes look for an answer all the time: most come within
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 Message = dict[str, Any]
@@ -47,7 +50,7 @@ def encode(message: Mapping[str, Any], limit: int = FROM_JUDGE) -> bytes:
 def decode(body: bytes) -> Message:
     """Return the object in `body`; raises `ProtocolError` for anything outside the limits of this module."""
     try:
-        value = json.loads(body.decode(), parse_constant=_refuse, parse_int=_integer, parse_float=_number)
+        value = _DECODER.decode(body.decode())
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"not a JSON object: {type(error).__name__}") from None
     if not isinstance(value, dict):
@@ -71,6 +74,9 @@ def _number(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError("number out of range")
     return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer, parse_float=_number)
 
 
 def _measure(top: Message) -> None:
@@ -152,19 +158,38 @@ class Channel:
         del self._buffer[:end]
         return decode(body)
 
+    def poll(self, seconds: float) -> Message | None:
+        """Look for the next frame all the time, for so many seconds; `None` where it does not come.
+
+        A processor that sleeps takes longer to wake up than a message takes, and is slow for a while afterwards.
+        """
+        deadline = time.monotonic() + seconds
+        while (message := self.take()) is None and time.monotonic() < deadline:
+            if not self.feed():
+                os.sched_yield()
+        return message
+
     @property
     def pending(self) -> bool:
         """Whether bytes wait that are not read as a frame yet."""
         return bool(self._buffer)
 
-    def receive(self, max_fds: int = 0) -> tuple[Message, list[int]]:
+    def receive(self, max_fds: int = 0, soon: float = 0.0) -> tuple[Message, list[int]]:
         """Wait for the next frame, and the descriptors that its `fds` key announces; raises `Disconnected`.
 
-        For the side that is told what to do and reads from the judge alone.
+        For the side that is told what to do and reads from the judge alone. For `soon` seconds it looks all the time.
         """
-        self.sock.settimeout(None)
+        deadline = time.monotonic() + soon
+        self.sock.settimeout(0.0 if soon else None)
         while (message := self.take()) is None:
-            data, fds, _flags, _address = socket.recv_fds(self.sock, _CHUNK, max_fds)
+            try:
+                data, fds, _flags, _address = socket.recv_fds(self.sock, _CHUNK, max_fds)
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    os.sched_yield()
+                else:
+                    self.sock.settimeout(None)
+                continue
             self._fds += fds
             if not data:
                 raise Disconnected("closed")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -100,6 +103,36 @@ def test_the_end_of_the_stream_is_told_apart_from_silence(pair):
     theirs.sock.close()
     with pytest.raises(Disconnected):
         ours.feed()
+
+
+def test_one_who_looks_all_the_time_takes_what_comes_and_gives_up_in_time(pair):
+    ours, theirs = pair
+    start = time.monotonic()
+    assert ours.poll(0.05) is None
+    assert 0.05 <= time.monotonic() - start < 5
+    frame = encode({"a": 1}) + encode({"b": 2})
+    later = threading.Timer(0.05, theirs.sock.sendall, [frame[:9]])
+    later.start()
+    assert ours.poll(0.1) is None, "half a frame is none"
+    later.join()
+    theirs.sock.sendall(frame[9:])
+    assert [ours.poll(5), ours.poll(0)] == [{"a": 1}, {"b": 2}]
+    theirs.sock.close()
+    with pytest.raises(Disconnected):
+        ours.poll(5)
+
+
+@pytest.mark.parametrize("soon", [0.0, 0.01, 5.0])
+def test_a_worker_takes_what_comes_soon_and_what_comes_later(pair, soon, tmp_path):
+    ours, theirs = pair
+    with (tmp_path / "file").open("w") as handle:
+        later = threading.Timer(0.1, ours.send, [{"a": 1, "fds": 1}, [handle.fileno()]])
+        later.start()
+        message, fds = theirs.receive(max_fds=1, soon=soon)
+        later.join()
+    assert message == {"a": 1}
+    assert len(fds) == 1
+    os.close(fds[0])
 
 
 def test_descriptors_reach_the_worker_and_none_come_back(pair, tmp_path):
