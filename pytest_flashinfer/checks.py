@@ -50,7 +50,7 @@ def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, compare: C
     """Sizes, structures and values that the contract allows do not break it; a failure is shrunk to the smallest."""
 
     def check(axes: Mapping[str, int], recipe: Recipe, *, repeat: bool) -> None:
-        for call in solution.run(cases.drawn(axes, recipe, repeat=repeat)):
+        for call in solution.run(cases.drawn(axes, recipe, repeat=repeat), answered=reference.begin):
             compare(call, reference.admitted(call.case))
 
     search.run(check)

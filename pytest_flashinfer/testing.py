@@ -10,7 +10,7 @@ from pytest_flashinfer.judging import Call, Failed
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from pytest_flashinfer.data.model import Solution
@@ -41,10 +41,18 @@ class UnderTest:
         """The solution as it was read."""
         return self.kernel.solution
 
-    def run(self, cases: Iterable[Case], *, cache: Cache | None = None, warm: Case | None = None) -> list[Call]:
+    def run(
+        self,
+        cases: Iterable[Case],
+        *,
+        cache: Cache | None = None,
+        warm: Case | None = None,
+        answered: Callable[[Case], object] | None = None,
+    ) -> list[Call]:
         """Call once for each case, all of one shape, in this order and on the same storage.
 
         With `cache` the calls are timed, with `warm` after a number of calls on that case whose results do not matter.
+        `answered` is told of each case once it has been.
 
         A call that raised, crashed or hung ends the list and carries its error. Raises Failed where the solution
         does not build.
@@ -56,6 +64,8 @@ class UnderTest:
             for result in self.kernel.calls(todo, cache=cache, warm=warm):
                 case = todo[len(calls)]
                 calls.append(Call(case, result))
+                if answered is not None:
+                    answered(case)
                 self.log += result.log
                 self.compiled += result.compiled
                 self.waited += result.round_trip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -83,6 +84,15 @@ class Answers:
             return found
         # This is made anew for each answer, since it has the inputs: with a truth that is kept they would be kept.
         return replace(found, in_full=lambda: self.in_full(case))
+
+    def begin(self, case: Case) -> None:
+        """Begin to find the truth about a case that has been answered, where the host does, beside further calls."""
+        on_the_host = self.portable and on_host(case, self.pool.device)
+        if case.lender is not None or not on_the_host or self.kept.get((case.key, True)) is not None:
+            return
+        if self._oracle is not None and self._oracle.worker.alive:
+            with contextlib.suppress(WorkerError):  # asked again, it says what is wrong
+                self._oracle.begin(case.values, specs_of(case), **self._settings(case))
 
     def in_full(self, case: Case) -> Truth:
         """Return the truth about a case with a bound of its own, found on the run's device. Raises ReferenceFailed."""

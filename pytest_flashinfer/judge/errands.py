@@ -9,7 +9,7 @@ from pytest_flashinfer.worker.log import printable
 from pytest_flashinfer.worker.memory import DTYPES
 from pytest_flashinfer.worker.replies import as_list
 
-from .asking import Packing
+from .packing import Packing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

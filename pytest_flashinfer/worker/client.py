@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import selectors
 import shutil
 import socket
-import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.worker.begun import Begun
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.log import Log, printable
 from pytest_flashinfer.worker.protocol import FROM_WORKER, SOON, Channel, Disconnected, Message, ProtocolError
@@ -21,30 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_flashinfer.worker.nursery import Nursery
+    from pytest_flashinfer.worker.shared import Shared
 
 START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context
 _GRACE = 2.0  # how long the exit status of a worker that hung up is waited for
 _CUT = 16_000
 _ORPHANED = "the fork-server is gone"
-
-
-class Shared(Protocol):
-    """A block of memory that can be described to a worker; see arena.Arena."""
-
-    device: str
-
-    @property
-    def nbytes(self) -> int:
-        """Return its size."""
-
-    def holds(self, nbytes: int, front: int = 0) -> bool:
-        """Say whether there are so many bytes in the front, and behind it."""
-
-    def reserve(self, nbytes: int, front: int = 0) -> bool:
-        """Have at least so many bytes; returns whether the block is a new one."""
-
-    def export(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the message and descriptors that open the block there."""
 
 
 class Worker:
@@ -61,6 +42,7 @@ class Worker:
         self.protections: dict[str, Any] | None = None
         self.end: str | None = None  # how it ended
         self.left = 0  # processes that outlived it
+        self._begun: Begun | None = None
         self.device = device
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours, FROM_WORKER)
@@ -112,10 +94,28 @@ class Worker:
         """Pass `request` to the handler and return its reply, untrusted plain values; raises CallFailed."""
         return self.ask({"do": "call", "request": request}, timeout)
 
+    def begin(self, request: Mapping[str, Any], timeout: float) -> Begun:
+        """Pass `request` to the handler; its reply is waited for when it is asked for, or when something else is."""
+        self.start()
+        self.finish()
+        number = self._ask({"do": "call", "request": request}, timeout=timeout)
+        self._begun = Begun(lambda: self._told(number, timeout))
+        return self._begun
+
     def ask(self, message: Mapping[str, Any], timeout: float, fds: Sequence[int] = ()) -> Message:
         """Send one message and wait for its answer, at most `timeout` seconds."""
         self.start()
-        number = self._ask(message, fds, timeout)
+        self.finish()
+        return self._told(self._ask(message, fds, timeout), timeout)
+
+    def finish(self) -> None:
+        """Wait until the worker has done what it was asked to begin; what it reads may be changed then."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            with contextlib.suppress(WorkerError):  # whoever asks for the reply is told
+                begun.reply()
+
+    def _told(self, number: int, timeout: float) -> Message:
         try:
             return self._answer(number, timeout)
         except WorkerError:
@@ -240,10 +240,3 @@ class Worker:
             self.left = int(report["left"])
             self.end = str(report["how"])
         self.end = self.end or _ORPHANED
-
-
-def private_folder() -> str:
-    """Make the folder that a worker has for itself: working directory, home and temporary files."""
-    folder = tempfile.mkdtemp(prefix="fib-")
-    os.chmod(folder, 0o700)  # noqa: PTH101 - mkdtemp's own promise, kept under any umask
-    return folder

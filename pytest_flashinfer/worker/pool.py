@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import tempfile
 import time
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import allowed
 from pytest_flashinfer.worker.builds import Build, Builds
-from pytest_flashinfer.worker.client import Worker, private_folder
+from pytest_flashinfer.worker.client import Worker
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.nursery import Nursery
 from pytest_flashinfer.worker.turns import Turns
@@ -170,9 +171,16 @@ class Pool:
             self.cache.mkdir(parents=True, exist_ok=True)
             hidden.append(self.cache)
         return {
-            "private": private_folder(),
+            "private": _private_folder(),
             "read": allowed.readable(search, self._nursery.env, hidden),
             "write": [str(self.cache)] if self.cache is not None else [],
             "devices": allowed.devices(),
             "network": self.network,
         }
+
+
+def _private_folder() -> str:
+    """Make the folder that a worker has for itself: working directory, home and temporary files."""
+    folder = tempfile.mkdtemp(prefix="fib-")
+    os.chmod(folder, 0o700)  # noqa: PTH101 - mkdtemp's own promise, kept under any umask
+    return folder

@@ -31,6 +31,7 @@ class FakeOracle:
     asked = 0
     native = 0
     hosts: list[bool] = []  # noqa: RUF012 - of each test anew
+    begun: list[object] = []  # noqa: RUF012 - of each test anew
     built = 0
     script: list[Exception | None] = []  # noqa: RUF012 - of each test anew
     build_error: Exception | None = None
@@ -55,6 +56,11 @@ class FakeOracle:
             return Truth({"y": OutputTruth("y", "float32", y, None, torch.full_like(y, 1e-9))})
         return Truth({"y": OutputTruth("y", "float32", y, y.double(), y.abs().double() * 1e-3)})
 
+    def begin(self, values, specs, **options):
+        FakeOracle.begun.append(values)
+        if FakeOracle.script:
+            raise FakeOracle.script.pop(0)
+
     def close(self):
         pass
 
@@ -62,7 +68,8 @@ class FakeOracle:
 @pytest.fixture
 def answers(monkeypatch):
     monkeypatch.setattr(module, "Oracle", FakeOracle)
-    for name, value in {"asked": 0, "native": 0, "hosts": [], "built": 0, "script": [], "build_error": None}.items():
+    fresh = {"asked": 0, "native": 0, "hosts": [], "begun": [], "built": 0, "script": [], "build_error": None}
+    for name, value in fresh.items():
         monkeypatch.setattr(FakeOracle, name, value)
     worker = SimpleNamespace(alive=True, close=lambda: None)
     pool = SimpleNamespace(device="cpu", worker=lambda handler: worker, turns=Turns("cpu"))
@@ -307,3 +314,32 @@ def test_a_case_that_the_reference_does_badly_on_the_host_is_the_cards(on_a_card
     assert FakeOracle.hosts == [True, False]
     on_a_card.answer(case(5))
     assert FakeOracle.hosts == [True, False, True, False], "another case may do well"
+
+
+def test_a_truth_that_the_host_finds_is_begun_while_calls_go_on(on_a_card):
+    on_a_card.answer(case())
+    other = case(5)
+    listed = Workload("0" * 32, {"n": 4}, {})
+    nothing = (case(), case(1 << 16), case(workload=listed), replace(case(variant="0 fresh"), lender=case()))
+    for each in (other, *nothing):
+        on_a_card.begin(each)
+    assert [id(values) for values in FakeOracle.begun] == [id(other.values)]
+    on_a_card.portable = False
+    on_a_card.begin(case(6))
+    assert len(FakeOracle.begun) == 1
+
+
+def test_nothing_is_begun_on_the_cpu_or_before_the_reference_is_there(answers):
+    answers.answer(case())
+    answers.begin(case(5))
+    answers.close()
+    answers.pool.device = "cuda:0"
+    answers.begin(case(5))
+    assert not FakeOracle.begun
+
+
+def test_what_cannot_be_begun_is_asked_for_as_ever(on_a_card):
+    on_a_card.answer(case())
+    FakeOracle.script = [WorkerDied("killed")]
+    on_a_card.begin(case(5))
+    assert on_a_card.answer(case(5)).outputs

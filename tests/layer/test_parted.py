@@ -21,6 +21,7 @@ from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.truth import OutputTruth
 from pytest_flashinfer.judging import Call, Compare, Failed, Record
+from pytest_flashinfer.worker.begun import Begun
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.memory import Memory
 from pytest_flashinfer.worker.turns import Turns
@@ -77,6 +78,12 @@ class InProcess:
             from pytest_flashinfer.worker.errors import CallFailed
 
             raise CallFailed(error.kind, error.message) from error
+
+    def begin(self, request, timeout):
+        return Begun(lambda: self.call(request, timeout))
+
+    def finish(self):
+        pass
 
     def close(self):
         pass

@@ -18,10 +18,11 @@ from pytest_flashinfer.worker.processes import table
 from pytest_flashinfer.worker.runner import Output
 
 GOOD = "def run(x, y):\n    y.copy_(x * 2)\n"
+Y = Output("y", (4, 8), torch.float32)
 
 
 def call(runner, **options):
-    return runner.run({"x": torch.randn(4, 8)}, [Output("y", (4, 8), torch.float32)], **options)
+    return runner.run({"x": torch.randn(4, 8)}, [Y], **options)
 
 
 def alive_after(lab):
@@ -203,6 +204,35 @@ def test_what_a_worker_prints_cannot_move_the_cursor(lab):
     text = "a\x1b[2Jb\x07\u202e\rc\x85 \u00fc"
     result = lab.run(f"def run(x, y):\n    y.copy_(x)\n    print({text!a})\n")
     assert result.log == "a\\x1b[2Jb\\x07\\x202e\nc\\x85 \u00fc\n"
+
+
+def test_a_request_that_was_begun_has_its_reply_whatever_else_is_asked(lab):
+    runner = lab.build(GOOD)
+    x = lab.randn(4, 8)
+    runner.run({"x": x}, [Y])
+    request = runner._request({"x": x}, [Y], None)
+    begun = runner.worker.begin(request, 60)
+    assert runner.worker.call({"do": "reread"}, 60) == {}
+    assert begun.reply()["problems"] == []
+    assert begun.reply() is begun.reply()
+    first, second = runner.worker.begin({"do": "reread"}, 60), runner.worker.begin(request, 60)
+    runner.worker.finish()
+    assert (first.reply(), second.reply()["missing"]) == ({}, [])
+
+
+@pytest.mark.parametrize(("line", "error"), [("raise ValueError('odd')", CallFailed), ("os._exit(3)", WorkerDied)])
+def test_a_request_that_was_begun_fails_for_whoever_asks_for_its_reply(lab, line, error):
+    runner = lab.build(f"import os\n\ndef run(x, y):\n    if x[0, 0] < 0:\n        {line}\n    y.copy_(x)\n")
+    x = torch.ones(4, 8)
+    runner.run({"x": x}, [Y])
+    request = runner._request({"x": x}, [Y], None)
+    runner._pristine.fill({"x": -x})
+    begun = runner.worker.begin(request, 60)
+    runner.worker.finish()
+    for _ in range(2):
+        with pytest.raises(error):
+            begun.reply()
+    assert runner.worker.alive == (error is CallFailed)
 
 
 def test_an_interrupt_while_waiting_ends_the_worker(lab, monkeypatch):
