@@ -46,7 +46,7 @@ class Search:
     failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
     the first one unless `built`: it has to wait until processes have started and the solution is built. While fewer
     than `least` cases were tried there is more time: who makes each case last tells nothing. `sizes` are what the time
-    of a case grows with.
+    of a case grows with. With `again` failures that earlier runs saved come before all else.
     """
 
     check: Check
@@ -61,6 +61,7 @@ class Search:
     key: bytes = b""
     least: int = 0
     sizes: Callable[[Drawn], Mapping[str, int]] = lambda drawn: drawn[0]
+    again: bool = True
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
@@ -189,7 +190,7 @@ class Search:
 
     def _saved(self) -> Iterator[Drawn]:
         """Yield failures of earlier runs, the simplest first; what fails no longer, or cannot be read, is deleted."""
-        if self.database is None:
+        if self.database is None or not self.again:
             return
         for text in sorted(self.database.fetch(self.key), key=lambda text: (len(text), text)):
             drawn = _parsed(text)
@@ -204,10 +205,11 @@ class CaseFailed(Exception):  # noqa: N818 - never leaves this module; one type 
 
 
 def _reseeded(drawn: Drawn, simpler: Callable[[Drawn], Iterable[Drawn]]) -> Iterator[Drawn]:
-    """Yield simpler cases, those of other sizes with some seeds each: contents are drawn anew with the sizes."""
-    for axes, recipe in simpler(drawn):
-        for more in _SEEDS if axes != drawn[0] else (0,):
-            yield axes, replace(recipe, seed=(recipe.seed + more) % (1 << 31))
+    """Yield simpler cases, at last those of other sizes with other seeds: contents are drawn anew with the sizes."""
+    for more in _SEEDS:
+        for axes, recipe in simpler(drawn):
+            if not more or axes != drawn[0]:
+                yield axes, replace(recipe, seed=(recipe.seed + more) % (1 << 31))
 
 
 def database_key(node_id: str) -> bytes:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
 _IMPORTS = re.compile(r"^\s*(import|from)\s+triton\b", re.MULTILINE)
+_ALONE = (
+    "in a process of its own this case passes: the solution keeps something from earlier cases, or it is a matter of"
+    " chance; the line need not replay it"
+)
 FEW = 10  # cases that say little where time was up
 SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of that time and of the reference's, beyond which a solution's calls are to blame
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
@@ -148,7 +152,7 @@ class SizeSearch:
         compiled = self.solution.compiled[known:]
         self._note_compiled(compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
-            raise self._explained(found)
+            raise self._explained(found, check)
         own = self.solution.waited - waited[0] - compiling.spent(compiled, pace.seconds)
         if self._says_little(found):
             self._refuse_slow(found, pace, own, self.reference.native_seconds - waited[1])
@@ -223,19 +227,33 @@ class SizeSearch:
             seed=self.options.seed if forced is None else None,
             database=hypothesis.settings.default.database if hypothesis.settings.default else None,
             key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
+            again=self.item.config.getoption("fib_seed", None) is None,  # a seed brings its own cases again, no others
             least=FEW if self.options.seconds >= SECONDS else 0,
             sizes=lambda drawn: {n: size for n, size in drawn[0].items() if n not in self.definition.const_axes},
         )
 
-    def _explained(self, found: Outcome) -> Failed:
+    def _explained(self, found: Outcome, check: CaseCheck) -> Failed:
         failed, drawn = found.failure, found.smallest
         assert isinstance(failed, Failed)
         assert drawn is not None
         line = workload_line(self.stated, *drawn, failed.case.values if failed.case else {})
         failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
+        if self._passes_alone(drawn, failed.verdict.status, check):
+            failed.hint += f"\n  {_ALONE}"
         if self.options.save_failures:
             failed.hint += f"\n  {self._save(line)}"
         return failed
+
+    def _passes_alone(self, drawn: Drawn, status: str, check: CaseCheck) -> bool:
+        """Say whether a case with wrong results passes in a process that saw no other; draws are judged together."""
+        if not status.startswith("INCORRECT") or self.definition.op_type == "sampling":
+            return False
+        self.solution.close()
+        try:
+            check(*drawn, repeat=True)
+        except (Failed, InputsError, ReferenceFailed):
+            return False
+        return True
 
     def _save(self, line: str) -> str:
         file = self.item.getparent(pytest.Module)

@@ -100,5 +100,6 @@ class UnderTest:
         return self.kernel.paused()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; the next call starts another."""
         self.kernel.close()
+        self.took.clear()

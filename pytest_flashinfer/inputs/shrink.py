@@ -9,7 +9,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import Grid, grid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.inputs.edges import Case
@@ -53,19 +53,28 @@ def _plainer(grid: Grid, recipe: Recipe) -> Iterator[Recipe]:
 
 
 def _smaller(grid: Grid, axes: Mapping[str, int]) -> Iterator[tuple[dict[str, int], tuple[str, ...]]]:
-    """Yield wishes: all axes at once, then one after the other, by large steps and by small ones."""
+    """Yield wishes: all axes at once, then each to the least it can be, then each by large steps and by small ones.
+
+    Time may end this: an axis that does not matter is better out of the way before another is made smaller with care.
+    """
     free = {name: axes[name] for name in grid.contract.free if name in axes}
     low = {name: grid.lowest(name) for name in free}
     for value in (1, 2, 3, 5):
         yield {name: max(low[name], min(n, value)) for name, n in free.items()}, ()
     yield {name: max(low[name], n // 2) for name, n in free.items()}, ()
-    for name in sorted(free, key=lambda n: -free[n]):
-        have = free[name]
-        steps = {low[name], 1, 2, 3, have // 4, have // 2, have - have // 4, have - have // 8, have - 2, have - 1}
-        for value in sorted(n for n in steps if low[name] <= n < have):
+    for steps in _STEPS:
+        for name in sorted(free, key=lambda n: -free[n]):
             loose = {n: v for n, v in free.items() if n not in grid.pools or n == name}
-            yield {**loose, name: value}, (name,)
-            yield {**free, name: value}, (name,)
+            for value in sorted({n for n in steps(low[name], free[name]) if low[name] <= n < free[name]}):
+                yield {**loose, name: value}, (name,)
+                yield {**free, name: value}, (name,)
+
+
+_STEPS: tuple[Callable[[int, int], tuple[int, ...]], ...] = (
+    lambda low, _: (low,),
+    lambda _, have: (1, 2, 3, have // 4, have // 2),
+    lambda _, have: (have - have // 4, have - have // 8, have - 2, have - 1),
+)
 
 
 def _key(axes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -201,6 +201,14 @@ def test_a_second_run_starts_at_the_failure_of_the_first():
     assert 900 not in again.sizes
 
 
+def test_a_known_failure_waits_where_the_run_shall_be_as_it_was():
+    database = InMemoryExampleDatabase()
+    run(Kernel(37), 900, database=database, key=KEY)
+    again = Kernel(37)
+    assert run(again, 900, database=database, key=KEY, again=False).smallest == case(37)
+    assert again.sizes[0] == 900
+
+
 def test_a_known_failure_counts_however_long_it_takes(clock):
     """A kernel that hangs takes longer than the search may: it fails on every run, not on every other one."""
     database = InMemoryExampleDatabase()

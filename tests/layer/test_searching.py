@@ -175,7 +175,8 @@ def under_test(source="", **changes):
     """Return what a search needs of a solution."""
     sources = [SimpleNamespace(content=source)]
     solution = SimpleNamespace(sources=sources)
-    return SimpleNamespace(**{"took": {}, "compiled": [], "waited": 0.0} | changes, solution=solution)
+    known = {"took": {}, "compiled": [], "waited": 0.0, "close": lambda: None}
+    return SimpleNamespace(**known | changes, solution=solution)
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +204,41 @@ def test_a_failure_is_shrunk_and_explained():
     assert "case: n=3" in text
     assert "y[0]: 1 instead of 2" in text.splitlines()[0]
     assert all(calls)
+
+
+@pytest.mark.parametrize("status", ["INCORRECT_NUMERICAL", "RUNTIME_ERROR"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_failure_that_only_other_cases_bring_about_is_said_to_be_one(status, kept):
+    seen = []
+
+    def check(axes, recipe, *, repeat):
+        seen.append(axes["n"])
+        if axes["n"] >= 3 and (len(seen) > 1 or not kept):
+            raise Failed(Verdict(status, "odd"), failure(axes, recipe).case)
+
+    with pytest.raises(Failed) as caught:
+        search(solution=under_test(close=seen.clear)).run(check)
+    told = "in a process of its own this case passes" in caught.value.text()
+    assert told == (kept and status.startswith("INCORRECT"))
+
+
+def test_what_is_drawn_is_judged_over_many_calls_and_not_alone():
+    closed = []
+    one = search(solution=under_test(close=lambda: closed.append(1)), definition=replace(ROWS, op_type="sampling"))
+    with pytest.raises(Failed) as caught:
+        one.run(lambda axes, recipe, *, repeat: (_ for _ in ()).throw(failure(axes, recipe)))
+    assert not closed
+    assert "of its own" not in caught.value.text()
+
+
+def test_whoever_gives_a_seed_gets_its_cases_and_not_those_of_earlier_runs(monkeypatch):
+    given = []
+    monkeypatch.setattr(module, "Search", lambda *each, **named: given.append(named["again"]) or Search(*each, **named))
+    for seed in (None, 7):
+        item = Item()
+        item.config.getoption = lambda name, default=None, seed=seed: seed if name == "fib_seed" else default
+        search(item=item).run(lambda axes, recipe, *, repeat: None)
+    assert given == [True, False]
 
 
 def test_facts_about_the_search_are_kept():
