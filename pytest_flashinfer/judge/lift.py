@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from . import distribute
 from .floats import is_narrow, representable
 from .lifted import Lifted, flatten, promote, replace, short, tag, whole
 from .ops import Kind, Op, magnitude
@@ -56,6 +57,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.sums = op.name == "logsumexp" or floats[0].exponential
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
         step.plain = op.simple and not self.widened
+        distribute.mark(step, args)
         return step
 
     def _lower(self, op: Op, step: Step, args: list[Any]) -> None:
@@ -101,14 +103,16 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
         clean = exact and all(arg.clean for arg in floats)
         integral = not clean and (step.kind is Kind.ROUND or exact) and whole(tensor)
+        terms = distribute.terms(step, args, floats, tensor)
         if written and isinstance(tensor, Lifted):
             tensor.origin, tensor.clean, tensor.exponential, tensor.integral = False, clean, False, integral
+            tensor.terms = terms
             return tensor
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
         if step.declared is None or (not floats and step.declared is None):
             step.declared = _true_dtype(tensor) if _true_dtype(tensor) is not self.wide else torch.float32
         lifted = tag(tensor.to(self.wide), step.declared, origin=origin, clean=clean)
-        lifted.exponential, lifted.integral = step.name in ("exp", "exp2"), integral
+        lifted.exponential, lifted.integral, lifted.terms = step.name in ("exp", "exp2"), integral, terms
         return lifted
 
 

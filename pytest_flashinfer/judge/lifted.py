@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from .ops import Op
+    from .wide import Step
 
 
 class Lifted(torch.Tensor):
@@ -28,6 +29,8 @@ class Lifted(torch.Tensor):
     clean: bool
     exponential: bool = False  # comes right from exp or exp2
     integral: bool = False  # integers, whatever rounding made them: arithmetic on them is exact
+    terms: tuple[Step, ...] = ()  # sums with a broadcast term that no product has been made of
+    centre: torch.Tensor | float | None = None  # what it is a difference from, or the square of one
 
     @property
     def settled(self) -> bool:
@@ -70,6 +73,7 @@ def replace(op: Op, args: list[Any], place: int, value: torch.Tensor) -> None:
         torch.Tensor.copy_(arg, value)
     else:
         args[place] = tag(value, arg.declared, origin=False, clean=arg.clean)
+        args[place].centre = arg.centre
 
 
 def flatten(args: Sequence[Any]) -> Iterator[Any]:

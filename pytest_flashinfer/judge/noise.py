@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import roundoff
+from . import distribute, roundoff
 from .floats import is_narrow
 from .lifted import Lifted, flatten, replace, short, tag
 from .ops import Kind, Op, describe
@@ -154,10 +154,14 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
                 plain.addcmul_(self._held, self.dice.draw(plain).sign_())
             if self.unit:
                 self._disturb(step, args, plain)
+        centre = distribute.centre(step, args, tensor)
         if written and isinstance(tensor, Lifted):
+            tensor.centre = centre
             return tensor
         declared = step.declared or _first(args) or torch.float32
-        return tag(tensor.to(self.wide), declared, origin=False, clean=not step.noisy)
+        found = tag(tensor.to(self.wide), declared, origin=False, clean=not step.noisy)
+        found.centre = centre
+        return found
 
     def _disturb(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
         """Add an operation's error to its result."""
@@ -172,6 +176,9 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             size = plain.abs() + (1 + growth + alike)
         if size is not None:  # where a term is infinite there is no error
             size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
+        elif step.apart:
+            size = distribute.reach(args, plain)
+        if size is not None:
             plain.addcmul_(size, self.dice.draw(plain), value=self.unit)
         elif step.kind in (Kind.ELEMENT, Kind.SMOOTH):
             plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
@@ -179,6 +186,16 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
                 top = roundoff.top(args[0], args[1])
                 size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
                 plain.mul_(self.dice.draw(top).mul_(size).mul_(self.unit).add_(1))
+
+    def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
+        """Add the errors of means and variances, which no run may miss by chance: all elements of a row share them."""
+        if step.name in distribute.SHARED and step.noisy and self.unit:
+            for variance, squares in distribute.one_pass(step, values, result, self.unit):
+                variance.addcmul_(squares, self.dice.draw(squares).sign_(), value=self.unit)
+            for rows, weight, sizes in distribute.of_norm(step, values, result):
+                shares = self.dice.draw(sizes).sign_().mul_(sizes).mul_(self.unit)
+                rows.addcmul_(rows, shares[:, :1]).addcmul_(weight, shares[:, 1:])
+        return super()._finish(op, step, values, result)
 
     def _sum_of_held(self, op: Op, step: Step, args: list[Any], dtype: torch.dtype) -> None:
         """Hold exponentials in 16 bits before they are added up: rounded in the first run, disturbed in the others.

@@ -28,7 +28,8 @@ class Step:
     `low`: (position, dtype) of the arguments that a kernel may hold in a 16-bit dtype, or that the reference itself
     rounds; an 8-bit dtype means that the rounding is part of the truth. `fuzzy`: the float arguments are not exact.
     `sums`: adds up exponentials, which a kernel that holds them in 16 bits for a product may add up in that form.
-    `plain`: only moves wide tensors, so that nothing is to be done around it.
+    `plain`: only moves wide tensors, so that nothing is to be done around it. `apart`: a sum whose terms a kernel may
+    multiply one by one.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Step:
     fuzzy: bool = True
     sums: bool = False
     plain: bool = False
+    apart: bool = False
 
 
 class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
