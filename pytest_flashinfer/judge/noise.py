@@ -165,6 +165,9 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
 
     def _disturb(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
         """Add an operation's error to its result."""
+        if step.kind is Kind.ELEMENT:
+            self._disturb_each(step, args, plain)
+            return
         length = roundoff.length(step, args, plain)
         products = step.kind is Kind.CONTRACT
         growth = roundoff.growth(length, products=products, cut=products and self.plan.narrow)
@@ -176,16 +179,21 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             size = plain.abs() + (1 + growth + alike)
         if size is not None:  # where a term is infinite there is no error
             size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
-        elif step.apart:
-            size = distribute.reach(args, plain)
-        if size is not None:
             plain.addcmul_(size, self.dice.draw(plain), value=self.unit)
-        elif step.kind in (Kind.ELEMENT, Kind.SMOOTH):
+        elif step.kind is Kind.SMOOTH:
             plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
             if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
                 top = roundoff.top(args[0], args[1])
                 size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
                 plain.mul_(self.dice.draw(top).mul_(size).mul_(self.unit).add_(1))
+
+    def _disturb_each(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
+        """Add one rounding an element: relative to it, or to the terms of a sum that a kernel multiplies one by one."""
+        size = distribute.reach(args, plain) if step.apart else None
+        if size is None:
+            plain.mul_(self.dice.factor(plain, self.unit))
+        else:
+            plain.addcmul_(size, self.dice.draw(plain), value=self.unit)
 
     def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
         """Add the errors of means and variances, which no run may miss by chance: all elements of a row share them."""

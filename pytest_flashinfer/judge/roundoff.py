@@ -83,7 +83,7 @@ def length(step: Step, args: list[Any], result: torch.Tensor) -> int:
     if step.name == "_log_softmax":
         return int(result.shape[args[1]]) if result.ndim else 1
     first = next((arg for arg in flatten(args) if isinstance(arg, Lifted)), None)
-    if first is None or step.kind is Kind.ELEMENT:
+    if first is None:
         return 1
     if step.kind is Kind.CONTRACT:
         matrices = [arg for arg in args if isinstance(arg, Lifted)][-2:]
