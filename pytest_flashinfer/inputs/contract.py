@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.inputs.dtypes import TEXTS, canonical, is_float
 from pytest_flashinfer.inputs.facts import Reading, Rule, as_rule, dimension, read
 from pytest_flashinfer.inputs.hints import names_of
-from pytest_flashinfer.inputs.optional import droppable
+from pytest_flashinfer.inputs.optional import defaults, droppable, scratch
+from pytest_flashinfer.inputs.promises import promises
+from pytest_flashinfer.inputs.told import arithmetic, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 _PLUS_ONE: Final = re.compile(r"(.+)_plus_(?:1|one)(?:_\w+)?$")
 _QUOTIENT: Final = re.compile(r"(.+)_div_(\d+)$")
 _ONE: Final = frozenset({"one", "single", "singleton", "scalar"})
-_DOUBLE: Final = re.compile(r"_doubled$|^two_|_x2$")
 _INDEX: Final = re.compile(r"indptr|ind(ices|ex)|_idx|page_len|seq_?len|_lens?$|table|_ids?$|slot|cu_|offsets")
 _POINTERS: Final = re.compile(r"indptr|cu_?seq_?lens|offsets|_ptrs?$", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"^(len|num|n|size)_|_(len|size|length)$", re.IGNORECASE)
@@ -48,6 +49,8 @@ class Contract:
         shapes = {name: spec.shape for name, spec in specs.items()}
         self.reading: Reading = read(definition.constraints, shapes, self.floats)
         self.constants = definition.const_axes
+        self.told_ranges = {n: b for n, b in ranges(definition).items() if n not in self.reading.facts.bounds}
+        self.reading.facts.bounds.update(self.told_ranges)
 
     @cached_property
     def dims(self) -> dict[str, tuple[ast.expr, ...] | None]:
@@ -66,7 +69,8 @@ class Contract:
         shown = [n for dims in (self.dims, self.output_dims) for trees in dims.values() for t in trees or () for n in
                  sorted(names_of(t))]  # fmt: skip
         ruled = [name for rule in self.reading.axis for name in sorted(rule.names)]
-        known = dict.fromkeys((*declared, *shown, *ruled))
+        told = [name for rule in self._told for name in sorted(rule.names)]
+        known = dict.fromkeys((*declared, *shown, *ruled, *told))
         none = self.constants.keys() | self.texts | self.floats
         return tuple(name for name in known if name not in none)
 
@@ -105,6 +109,16 @@ class Contract:
         return droppable(self.definition)
 
     @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """The values that the reference's parameters have by default, as far as they are literals."""
+        return defaults(self.definition)
+
+    @cached_property
+    def scratch(self) -> frozenset[str]:
+        """The optional inputs that the reference writes into though no output says so: calls do without them."""
+        return scratch(self.definition) & self.droppable
+
+    @cached_property
     def equations(self) -> tuple[Rule, ...]:
         """The constraints of the form `a == b`, and the axes given by an expression."""
         own = tuple(
@@ -124,15 +138,17 @@ class Contract:
     @cached_property
     def wishes(self) -> tuple[Rule, ...]:
         """Conditions that no constraint states but that names promise: a doubled size can be halved."""
-        doubled = [name for name in self.axis_names if _DOUBLE.search(name) and name not in self.derived]
-        return tuple(as_rule(f"{name} % 64 == 0", dimension(f"{name} % 64 == 0")) for name in doubled)
+        return tuple(as_rule(text, dimension(text)) for text in promises(self))
 
     @cached_property
     def conventions(self) -> tuple[Rule, ...]:
         """`X_plus_1 == X + 1`, and an array of pointers has one entry more than there are sequences."""
         tied = frozenset().union(*(rule.names for rule in self.equations))
-        found = []
+        found = list(self._told)
+        done = {ast.unparse(rule.left) for rule in self._told if rule.left is not None}
         for name in self.axis_names:
+            if name in done:
+                continue
             base, part = _PLUS_ONE.match(name), _QUOTIENT.match(name)
             if name in _ONE:
                 found.append(_equal(name, "1"))
@@ -144,6 +160,13 @@ class Contract:
                 batch = next((n for n in _BATCH if n in self.sizes), None)
                 found += [_equal(name, f"{batch} + 1")] if batch else []
         return tuple(found)
+
+    @cached_property
+    def _told(self) -> tuple[Rule, ...]:
+        """What descriptions say that axes are, of those that no equation speaks of."""
+        tied = frozenset().union(*(rule.names for rule in self.equations))
+        told = arithmetic(self.definition).items()
+        return tuple(_equal(name, ast.unparse(tree)) for name, tree in told if name not in tied)
 
     @cached_property
     def derived(self) -> Mapping[str, Rule]:
@@ -180,7 +203,8 @@ class Contract:
 
     def _output_only(self, name: str) -> bool:
         """Whether only outputs use the axis, so that the result binds it."""
-        used = self.input_axes.union(*(rule.names for rule in (*self.equations, *self.predicates)))
+        conventions = (r for r in self.conventions if isinstance(r.left, ast.Name) and r.left.id in self.input_axes)
+        used = self.input_axes.union(*(rule.names for rule in (*self.equations, *self.predicates, *conventions)))
         return name not in used and name not in self.definition.inputs
 
 

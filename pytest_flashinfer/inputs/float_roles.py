@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_KEPT: Final = "(_(cache|pool|buffer|window))?"  # for a later call
+
+
 def _recurrent(s: Subject) -> bool:
     definition = s.contract.definition
     return NAMES["recurrent"].search(f"{definition.op_type} {definition.description or ''}") is not None
@@ -27,9 +30,9 @@ def _recurrence(s: Subject) -> Role | None:
         kind = "a_log"
     elif s.name == "A":  # the state matrix; `a` is a projection
         kind = "negative"
-    elif s.named(r"^(g|gk|gv|gate|log_?(g|gate|decay|alpha))$"):
+    elif s.named(rf"^(g|gk|gv|gate|log_?(g|gate|decay|alpha)){_KEPT}$"):
         kind = "decay" if s.told(r"exp\(|factor|\(0, ?1|alpha") and not s.told("log") else "log_decay"
-    elif s.named(r"^(alpha|beta|decay)$"):
+    elif s.named(rf"^(alpha|beta|decay){_KEPT}$"):
         kind = "decay"
     elif s.named(r"^(q|k|query|key|keys|queries)$") and not re.search("mamba|ss[um]", s.contract.definition.op_type):
         kind = "unit"
@@ -40,10 +43,15 @@ def _scratch(s: Subject) -> Role | None:
     return Role("zeros") if s.named(r"workspace|scratch") else None
 
 
-def _tables(s: Subject) -> Role | None:
+def rotary_kind(name: str) -> str | None:
+    """Say which table of rotary embedding an input of this name is: of cosines, of sines or of both."""
     kinds = {"cos_sin": r"cos_?_?sin|rope_?cache|rotary_?(cache|emb)|freqs", "cos": r"(^|_)cos(_|$|ine)",
              "sin": r"(^|_)sine?(_|$)"}  # fmt: skip
-    kind = next((kind for kind, pattern in kinds.items() if s.named(pattern)), None)
+    return next((kind for kind, pattern in kinds.items() if re.search(pattern, name, re.IGNORECASE)), None)
+
+
+def _tables(s: Subject) -> Role | None:
+    kind = rotary_kind(s.name)
     return Role(kind, base=_rotary_base(s)) if kind else None
 
 

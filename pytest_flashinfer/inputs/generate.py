@@ -76,7 +76,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     making.env.update(solve(contract, {**_bound(making), **axes}))
     verify(contract, making.env)
     for name, spec in definition.inputs.items():
-        if name not in making.fixed and spec.optional and _left_out(name, workload, recipe):
+        if name not in making.fixed and spec.optional and _left_out(contract, name, workload, recipe):
             making.fixed[name] = None
         elif name in making.fixed and isinstance(making.fixed[name], torch.Tensor):
             _check_shape(making, name)
@@ -89,8 +89,10 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     return {name: making.made[name] for name in definition.inputs}
 
 
-def _left_out(name: str, workload: Workload | None, recipe: Recipe) -> bool:
-    return name in recipe.absent if workload is None else name not in workload.inputs
+def _left_out(contract: Contract, name: str, workload: Workload | None, recipe: Recipe) -> bool:
+    if workload is not None:
+        return name not in workload.inputs
+    return name in recipe.absent or name in contract.scratch
 
 
 def _from_workload(definition: Definition, workload: Workload, root: Path | None, device: torch.device) -> Inputs:

@@ -64,7 +64,8 @@ class Grid:
     @cached_property
     def optional(self) -> tuple[str, ...]:
         """The inputs that may be left out."""
-        return tuple(name for name, trees in self.contract.dims.items() if trees and name in self.contract.droppable)
+        may_go = self.contract.droppable - self.contract.scratch
+        return tuple(name for name, trees in self.contract.dims.items() if trees and name in may_go)
 
     @cached_property
     def scalars(self) -> dict[str, tuple[Scalar, ...]]:

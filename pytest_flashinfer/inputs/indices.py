@@ -45,9 +45,9 @@ def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     Distinct, unless the structure is `shared`: then a sequence may begin with the pages of an earlier one.
     Raises AxisConflict where there are entries but no pages.
     """
-    count, limit = setting.shape(name)[0], _limit(setting, name)
+    count, limit = setting.shape(name)[0], limit_of(setting, name)
     if count and not limit:
-        raise _nothing_to_point_at(setting, name, f"{count} page indices")
+        raise nothing_to_point_at(setting, name, f"{count} page indices")
     if setting.structure == "identity":
         return torch.arange(count) % max(limit, 1)
     ids = sample(setting, count, limit)
@@ -72,40 +72,25 @@ def _share(setting: Setting, ids: torch.Tensor, lengths: list[int]) -> None:
 
 def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     """Return a table of pages: distinct ones up to each length, then padding or the id of a page nobody owns."""
-    shape, limit = setting.shape(name), _limit(setting, name)
+    shape, limit = setting.shape(name), limit_of(setting, name)
     if math.prod(shape) and not limit:
-        raise _nothing_to_point_at(setting, name, f"a table of {shape[-1]} pages a sequence")
-    known = found.kv is not None and len(found.kv) == shape[0]
-    lengths = found.kv if known and found.kv is not None else [shape[-1] * found.page_size] * shape[0]
-    used = [min(shape[-1], -(-n // found.page_size)) for n in lengths]
-    ids = iter(sample(setting, sum(used) * math.prod(shape[1:-1]), limit).tolist())
+        raise nothing_to_point_at(setting, name, f"a table of {shape[-1]} pages a sequence")
+    lines = math.prod(shape[:-1])
+    lengths = found.kv if found.kv and lines % len(found.kv) == 0 else [shape[-1] * found.page_size] * max(1, shape[0])
+    used = [min(shape[-1], -(-n // found.page_size)) for n in lengths for _ in range(lines // len(lengths))]
+    ids = iter(sample(setting, sum(used), limit).tolist())
     if setting.structure == "identity":
-        ids = iter([i % max(limit, 1) for i in range(sum(used) * math.prod(shape[1:-1]))])
+        ids = iter([i % max(limit, 1) for i in range(sum(used))])
     padding = next(iter(setting.plan.roles[name].unused), None)
     table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)
-    for row, width in zip(table, used, strict=True):
-        for line in row.view(-1, shape[-1]):
-            line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)
+    for line, width in zip(table.view(-1, shape[-1]) if table.numel() else (), used, strict=False):
+        line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)
     if padding is None or not unused.hold(setting, name, table):
         free = sample(setting, table.numel(), limit).view(shape)
-        for row, other, width in zip(table, free, used, strict=True):
-            row[..., width:] = other[..., width:]
+        pairs = zip(table.view(-1, shape[-1]), free.view(-1, shape[-1]), strict=True) if table.numel() else ()
+        for (line, other), width in zip(pairs, used, strict=False):
+            line[width:] = other[width:]
     return table
-
-
-def slots(setting: Setting, name: str) -> torch.Tensor:
-    """Return slots of a pool, distinct; some are unused, where the contract allows it."""
-    shape, limit = setting.shape(name), _limit(setting, name)
-    count = math.prod(shape)
-    if count and not limit:
-        raise _nothing_to_point_at(setting, name, f"{count} slots")
-    ids = torch.arange(count) % limit if setting.structure == "identity" and limit else sample(setting, count, limit)
-    if setting.plan.roles[name].unused and count > limit:
-        ids[limit:] = setting.plan.roles[name].unused[0]
-        ids[:limit] = sample(setting, limit, limit)
-    else:
-        unused.mark(setting, name, ids)
-    return ids.view(shape)
 
 
 def distinct_rows(setting: Setting, rows: int, width: int, limit: int, device: torch.device) -> torch.Tensor:
@@ -126,7 +111,7 @@ def distinct_rows(setting: Setting, rows: int, width: int, limit: int, device: t
 
 def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     """Return rows of distinct ids with a tail of -1: full rows, short ones and, among many, an empty one."""
-    shape, limit = setting.shape(name), _limit(setting, name)
+    shape, limit = setting.shape(name), limit_of(setting, name)
     rows, width = math.prod(shape[:-1]), shape[-1]
     have = min(width, limit)
     out = torch.full((rows, width), -1, dtype=torch.int64, device=device)
@@ -216,13 +201,14 @@ def _ends(setting: Setting, low: int, top: int) -> tuple[int, ...]:
     return setting.rng.choice(((low, top - 1), (top - 1, low), (low,), (top - 1,)))
 
 
-def _nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConflict:
+def nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConflict:
+    """Return the error for entries without anything that they could point at."""
     limit = setting.plan.roles[name].limit
     bound = ast.unparse(limit) if limit is not None else "entries"
-    return AxisConflict(f"{name} < {bound}", entries, f"{bound} = {_limit(setting, name)}")
+    return AxisConflict(f"{name} < {bound}", entries, f"{bound} = {limit_of(setting, name)}")
 
 
-def _limit(setting: Setting, name: str) -> int:
+def limit_of(setting: Setting, name: str) -> int:
     """Return what ids stay below, by constraints and by the axis that they index."""
     own = setting.size(setting.plan.roles[name].limit)
     high = setting.limits(name)[1]

@@ -23,6 +23,23 @@ def partition(total: int, count: int, variant: str, rng: Random, caps: Sequence[
     return lengths if caps is None else _capped(lengths, caps, rng)
 
 
+def floored(lengths: Sequence[int], least: int, *, none: bool = False) -> list[int]:
+    """Return lengths of the same sum of which none is below `least`, as far as the sum allows; the longest give.
+
+    Those that are 0 stay, where `none` says so.
+    """
+    result = list(lengths)
+    for i in range(len(result)):
+        while result[i] < least and not (none and lengths[i] == 0):
+            longest = max(range(len(result)), key=result.__getitem__)
+            if result[longest] <= least:
+                return result
+            part = min(least - result[i], result[longest] - least)
+            result[i] += part
+            result[longest] -= part
+    return result
+
+
 def _uniform(total: int, count: int, rng: Random) -> list[int]:
     del rng
     return [total // count + (i < total % count) for i in range(count)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.hints import names_of
@@ -87,6 +87,8 @@ def _caches(contract: Contract, pool: str | None) -> dict[str, int | None]:
     caches: dict[str, int | None] = {}
     for name in pools(contract).get(pool or "", ()):
         trees = contract.dims[name] or ()
+        if ast.unparse(trees[0]) != pool:  # of layers
+            continue
         slots = [i for i, tree in enumerate(trees) if i and NAMES["page"].search(ast.unparse(tree))]
         caches[name] = slots[0] if slots else None
     return caches
@@ -102,6 +104,8 @@ def _batch(
     tables = [name for name, role in roles.items() if role.kind == "page_table"]
     for owner in (last_page, *lengths, *tables):
         trees = contract.dims[owner] if owner else None
+        if trees and owner in lengths and any(len(contract.dims[name] or ()) == len(trees) + 1 > 2 for name in tables):  # noqa: PLR2004
+            return reduce(lambda left, right: ast.BinOp(left, ast.Mult(), right), trees)  # one for each line of a table
         if trees:
             return trees[0]
     return None
@@ -121,6 +125,8 @@ def _pointers(
     for name in sorted(names, key=lambda n: {"kv": 0, "plain": 1, "q": 2}[roles[n].group]):
         room = None if roles[name].axis is not None else _room(contract, name)
         total = roles[name].axis or room or _guess_total(contract, name, roles[name].group, taken, set(ids))
+        if total is None and roles[name].group == "q":  # queries and keys lie in one tensor
+            total = _guess_total(contract, name, "q", set(), set(ids))
         if total is not None:
             taken.add(ast.unparse(total))
         paged = total is not None and ast.unparse(total) in ids
@@ -168,13 +174,21 @@ def _guess_total(contract: Contract, name: str, group: str, taken: set[str], ids
         about = f"{axis} {other}"
         fits = {"q": "query", "kv": "keys"}.get(group)
         matched = fits is None or NAMES[fits].search(axis) is not None or NAMES[fits].search(other) is not None
-        wrong = group != "plain" and NAMES["query" if group == "kv" else "keys"].search(axis) is not None
+        opposite = NAMES["query" if group == "kv" else "keys"]
+        wrong = group != "plain" and (opposite.search(axis) is not None or _owned(contract, axis, group))
         if wrong or not (axis in ids or _TOTAL.search(axis)) or NAMES["pool"].search(axis):
             continue
         score = (axis in ids and group == "kv", matched, NAMES["query"].search(about) is None or group == "q")
         if best is None or score > best[0]:
             best = (score, axis)
     return ast.Name(best[1]) if best else None
+
+
+def _owned(contract: Contract, axis: str, group: str) -> bool:
+    """Whether an axis leads tensors of the other group and none of this one: rows of `query` are not those of keys."""
+    mine, other = ("query", "keys") if group == "q" else ("keys", "query")
+    led = [name for name, trees in contract.dims.items() if trees and ast.unparse(trees[0]) == axis]
+    return any(NAMES[other].search(n) for n in led) and not any(NAMES[mine].search(n) for n in led)
 
 
 def total_axis(pointer: Pointer) -> str | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.dtypes import BYTES, canonical, is_float, is_integer, is_packed, torch_dtype
 from pytest_flashinfer.inputs.errors import UnknownDtype
-from pytest_flashinfer.inputs.float_roles import float_role
+from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
+from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, steps
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, pool_of, slots_of
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.inputs.contract import Contract
 
+_TABLE: Final = r"(block|page)_?tables?$|req_to_"
 _ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
-_POINTERS: Final = re.compile(r"indptr|cu_?seq_?len|cum|row_splits", re.IGNORECASE)
 
 
 def _group(subject: Subject) -> str:
@@ -32,7 +33,7 @@ def _indptr(s: Subject) -> Role | None:
     facts, axis = s.contract.reading.facts, s.axis(0)
     rule = s.contract.derived.get(axis)
     one_more = rule is not None and re.search(r"\+ 1$|_plus_1", ast.unparse(rule.tree)) is not None
-    named = bool(_POINTERS.search(s.name)) or s.told(r"cumulative|prefix.sum")
+    named = bool(NAMES["pointer"].search(s.name)) or s.told(r"cumulative|prefix.sum")
     rising = s.name in facts.rising and not s.named(_ROW_IDS)  # rows of tokens may be sorted as well
     if not (s.name in facts.totals or rising or one_more or named):
         return None
@@ -46,7 +47,7 @@ def _last_page(s: Subject) -> Role | None:
 
 
 def _table(s: Subject) -> Role | None:
-    sure = s.named(r"(block|page)_?tables?$|req_to_")
+    sure = s.named(_TABLE)
     named = sure or s.named(r"page_ind|kv_ind") or s.told(r"(block|page)[ _-]table")
     if len(s.dims) < 2 or not named or s.named("sparse|topk"):  # noqa: PLR2004
         return None
@@ -63,11 +64,18 @@ def _sparse(s: Subject) -> Role | None:
 
 
 def _experts(s: Subject) -> Role | None:
-    if not (s.named(r"expert|topk_ids|topk_idx|selected") or s.told(r"\bexpert")) or s.named("offset|num|count|size"):
+    named = s.named(r"expert|topk_ids|topk_idx|selected") or s.told(r"\bexpert") or _choices(s)
+    if not named or s.named("offset|num|count|size"):
         return None
     packed = s.told(r"pack|bits\[") and canonical(s.spec.dtype) == "int32"
     limit = find_axis(s.contract, "experts")
     return Role("packed_experts", limit=limit) if packed else Role("expert_ids", limit=limit, unused=s.unused)
+
+
+def _choices(s: Subject) -> bool:
+    """Whether each row has as many ids as there are choices of experts: also a table that is looked up for them."""
+    row = len(s.dims) > 1 and re.search(r"top_?k$|experts_per_tok", s.axis(-1)) is not None
+    return row and find_axis(s.contract, "experts") is not None and not s.named("page|block|kv|sparse")
 
 
 def _slot_ids(s: Subject) -> Role | None:
@@ -91,9 +99,19 @@ def _page_ids(s: Subject) -> Role | None:
 
 def _lengths(s: Subject) -> Role | None:
     flat = len(s.dims) == 1 or all(ast.unparse(d) in {"1", "beam_width", "one"} for d in s.dims[1:])
-    if not flat or not (s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")):
+    named = s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")
+    if not named or not (flat or _rows_of_table(s)):
         return None
     return Role("seq_lens", group=_group(s))
+
+
+def _rows_of_table(s: Subject) -> bool:
+    """Whether a table of pages has a row for each element."""
+    own = [ast.dump(tree) for tree in s.dims]
+    return any(
+        [ast.dump(tree) for tree in (dims or ())[:-1]] == own and re.search(_TABLE, name)
+        for name, dims in s.contract.dims.items()
+    )
 
 
 def _batch_ids(s: Subject) -> Role | None:
@@ -107,17 +125,19 @@ def _positions(s: Subject) -> Role | None:
         s.named(r"(^|_)pos(ition)?s?(_|$)|^offsets?$|rope_?ids") or s.told(r"\bposition ind|position id|position of")
     ):
         return None
-    table = next(
-        (d for n, d in s.contract.dims.items() if d and len(d) > 1 and re.search(r"cos|sin|rope|freq", n)), None
-    )
-    return Role("positions", limit=table[0] if table else None, unused=s.unused)
+    own = {ast.unparse(tree) for tree in s.dims}
+    rows = {n: d[0] for n, d in s.contract.dims.items() if d and len(d) > 1 and ast.unparse(d[0]) not in own}
+    tables = sorted((n for n in rows if re.search(r"cos|sin|rope|freq", n)), key=lambda n: rotary_kind(n) is None)
+    return Role("positions", limit=rows[tables[0]] if tables else None, unused=s.unused)
 
 
 def _tokens(s: Subject) -> Role | None:
     if not (s.named(r"ids?$|tokens?$|labels?$|targets?$") or s.told("token ind|token id|vocab")):
         return None
     vocab = find_axis(s.contract, "vocab")
-    return Role("token_ids", limit=vocab, unused=s.unused) if vocab is not None else None
+    if vocab is None or ast.unparse(vocab) in map(ast.unparse, s.dims):  # a table that tokens look up
+        return None
+    return Role("token_ids", limit=vocab, unused=s.unused)
 
 
 def _top_k(s: Subject) -> Role | None:
@@ -138,7 +158,7 @@ def _bytes(s: Subject) -> Role | None:
         return Role("e8m0") if scale and canonical(s.spec.dtype) in {"int32", "uint32"} and len(s.dims) > 1 else None
     if scale:
         return Role("e8m0")
-    if s.told("scale"):  # rows of 8-bit floats with their scales in float32: bytes that are good as both
+    if s.told(r"scale|\bsfs?\b|e8m0"):  # rows of 8-bit floats with their scales in float32: bytes that are good as both
         return Role("fused_bytes")
     return Role("bytes") if len(s.dims) > 1 else None
 
@@ -156,8 +176,8 @@ def _mask(s: Subject) -> Role | None:
 
 
 _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    _scratch, _last_page, _indptr, _table, _bytes, _experts, _sparse, _slot_ids, _batch_ids, _positions, _page_ids,
-    _counts, _lengths, _top_k, _seeds, _tokens, _mask,
+    _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, _experts, _sparse, _slot_ids,
+    _batch_ids, steps, _positions, _page_ids, _counts, _lengths, _top_k, _seeds, _tokens, _mask,
 )  # fmt: skip
 
 

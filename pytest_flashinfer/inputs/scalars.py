@@ -12,7 +12,8 @@ from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, canonical, is_float
 from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.hints import constant
 from pytest_flashinfer.inputs.sequences import size
-from pytest_flashinfer.inputs.subject import find_axis
+from pytest_flashinfer.inputs.subject import NAMES, find_axis
+from pytest_flashinfer.inputs.told import modes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,9 +136,12 @@ def _softmax_scale(contract: Contract, description: str, env: Mapping[str, Any])
 
 
 def _usual_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str, Any]) -> int:
-    if re.search(r"max_.*(len|seq)|(len|seq).*max", name, re.IGNORECASE):
+    if NAMES["longest"].search(name):
         lengths = [v for n, v in env.items() if isinstance(v, int) and "len" in n]
         return max(lengths, default=1)
+    stated = _stated_int(contract, name, spec, env)
+    if stated is not None:
+        return stated
     if re.search(r"^top_?k$|num_.*experts$|vocab", name, re.IGNORECASE):
         what = "experts" if "expert" in name else "vocab"
         axis = size(find_axis(contract, what) or find_axis(contract, "experts"), env)
@@ -148,6 +152,17 @@ def _usual_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str
     if found:
         return int(found[1])
     return next((value for pattern, value in _INTS if re.search(pattern, name, re.IGNORECASE)), 1)
+
+
+def _stated_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str, Any]) -> int | None:
+    """Return the size of the axis that a scalar repeats (`batch_size_scalar`), the reference's default, or a mode."""
+    same = env.get(re.sub(r"_(scalar|value)$", "", name))
+    if isinstance(same, int) and not isinstance(same, bool):
+        return same
+    own = contract.defaults.get(name)
+    if isinstance(own, int):
+        return int(own)
+    return next(iter(modes(spec.description or "")), None)
 
 
 def _other_ints(contract: Contract, name: str) -> tuple[int, ...]:

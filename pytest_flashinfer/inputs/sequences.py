@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,10 +11,10 @@ import torch
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs import lengths
+from pytest_flashinfer.inputs import lengths, queries
 from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.errors import AxisConflict
-from pytest_flashinfer.inputs.partition import partition
+from pytest_flashinfer.inputs.partition import floored, partition
 
 if TYPE_CHECKING:
     import ast
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _USUAL: Final = 8  # tokens of a sequence where nothing bounds them
 _LONGEST: Final = 4 * _USUAL
+_PAGE: Final = 16  # tokens of a page whose size no shape shows, as where each page holds one state
 _UNCAPPED: Final = frozenset({"q_longer", "no_kv"})  # structures in which queries may outnumber keys
 
 
@@ -94,19 +96,31 @@ def draw_sequences(setting: Setting) -> Sequences:
     Raises AxisConflict where a total has to be split among no sequences.
     """
     plan = setting.plan
-    found = Sequences(max(0, setting.size(plan.batch) or 0), setting.size(plan.page_size) or 1)
+    untold = _PAGE if plan.last_page and plan.page_size is None else 1
+    found = Sequences(max(0, setting.size(plan.batch) or 0), setting.size(plan.page_size) or untold)
     kv = plan.pointer("kv") or (plan.pointer("plain") if plan.pages or plan.pointer("q") else None)
     if kv is not None:
         _draw_keys(setting, kv, found)
+    elif (rows := queries.split_rows(setting.contract, plan, "kv")) is not None and not _stated(setting, "kv"):
+        found.kv = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng)
     elif plan.lengths or plan.of("page_table"):
         found.kv = _draw_lengths(setting, found)
     query = plan.pointer("q") or (None if kv and kv.group == "plain" else plan.pointer("plain"))
     if query is not None:
         found.q = found.segments[query.name] = _draw_queries(setting, query, found)
+    elif queries.told_lengths(plan, "q") and not _stated(setting, "q"):
+        rows = queries.split_rows(setting.contract, plan, "q")
+        if rows is not None:
+            found.q = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng, found.kv)
     for pointer in plan.pointers:
         if pointer.name not in found.segments:
             found.segments[pointer.name] = _split(setting, pointer, None)
     return found
+
+
+def _stated(setting: Setting, group: str) -> bool:
+    """Whether a fixed tensor states the lengths of this group."""
+    return any(n in setting.given for n in setting.plan.lengths if setting.plan.roles[n].group == group)
 
 
 def _count(setting: Setting, pointer: Pointer) -> int:
@@ -118,7 +132,8 @@ def _split(setting: Setting, pointer: Pointer, caps: list[int] | None) -> list[i
         return lengths_of(setting.given[pointer.name], setting.size(pointer.total) if pointer.open else None)
     count, total = _count(setting, pointer), setting.size(pointer.total)
     if total is None:
-        total = _USUAL * count if caps is None else min(sum(caps), _USUAL * count)
+        total = max(_USUAL * count, _wanted(setting, "q") if pointer.group == "kv" else 0)
+        total = total if caps is None else min(sum(caps), total)
     if count == 0 and total:
         raise AxisConflict(f"{pointer.name}[-1] == {total}", f"a total of {total}", "no segments")
     longest = setting.size(setting.contract.reading.facts.longest.get(pointer.name))
@@ -128,10 +143,16 @@ def _split(setting: Setting, pointer: Pointer, caps: list[int] | None) -> list[i
 
 
 def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
-    split = found.segments[pointer.name] = _split(setting, pointer, None)
+    tables = pointer.total is None and bool(setting.plan.of("page_table"))
+    split = _split(setting, pointer, [capacity(setting, found)] * _count(setting, pointer) if tables else None)
+    if _never_empty(setting) and pointer.name not in setting.given:
+        split = floored(split, 1)
     if pointer.unit == "tokens":
-        found.kv = split
+        if pointer.name not in setting.given:
+            split = floored(split, queries.each(setting, found), none=True)
+        found.kv = found.segments[pointer.name] = split
         return
+    found.segments[pointer.name] = split
     found.pages, name = split, setting.plan.last_page
     if name is not None and name in setting.given:
         found.last = [int(n) for n in setting.given[name].tolist()]
@@ -140,11 +161,18 @@ def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
     found.kv = [(p - 1) * found.page_size + last if p else 0 for p, last in zip(split, found.last, strict=False)]
 
 
+def _never_empty(setting: Setting) -> bool:
+    """Whether a description says that the last page of every sequence has a token at least: `in [1, page_size]`."""
+    told = setting.contract.told_ranges.get(setting.plan.last_page or "")
+    return told is not None and (max((setting.size(tree) or 0 for tree in told.lower), default=0)) > 0
+
+
 def _wanted(setting: Setting, *groups: str) -> int:
     """Return how many keys there have to be: one for each query, and for each row that is appended."""
     query = setting.plan.pointer(*groups)
+    split = queries.split_rows(setting.contract, setting.plan, "q")
     rows = [math.prod(setting.shape(name)) for name in setting.plan.of("batch_ids")]
-    return max((setting.size(query.total) or 0) if query else 0, *rows, 0)
+    return max((setting.size(query.total) or 0) if query else 0, setting.size(split) or 0, *rows, 0)
 
 
 def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> list[int]:
@@ -157,6 +185,8 @@ def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> l
     last = [0] * len(pages)
     for k, i in enumerate(filled):
         last[i] = cycle[(start + k) % len(cycle)]
+    if re.search("previous page", setting.contract.definition.description or ""):  # which its first page has not
+        last = [max(n, min(2, page)) if p == 1 else n for p, n in zip(pages, last, strict=True)]
     missing = wanted - sum((p - 1) * page + n for p, n in zip(pages, last, strict=True) if p)
     return lengths.raised(last, missing, [page if p else 0 for p in pages])
 
@@ -206,15 +236,11 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     drawn = lengths.arranged(options, found.count, setting.structure, found.page_size, setting.rng)
     if setting.structure == "full_last_page":
         drawn = [min(high, -(-n // found.page_size) * found.page_size) for n in drawn]
+    least = queries.each(setting, found)
+    drawn = [min(high, max(n, least)) if n else 0 for n in drawn]
     return lengths.raised(drawn, _wanted(setting, "q", "plain") - sum(drawn), [high] * found.count)
 
 
 def capacity(setting: Setting, found: Sequences) -> int:
     """Return how many keys one sequence can have: by its page table, or by the padded axis of the keys."""
-    rooms = [setting.shape(name)[-1] * found.page_size for name in setting.plan.of("page_table")]
-    for name, role in setting.plan.roles.items():
-        trees = setting.contract.dims[name] or ()
-        if role.kind in {"data", "unit"} and setting.size(trees[0] if trees else None) == found.count:
-            padded = [n for t in trees[1:3] if "len" in getattr(t, "id", "") and (n := setting.size(t)) is not None]
-            rooms += [max(padded)] if padded else []
-    return min(rooms, default=_LONGEST)
+    return min(queries.rooms(setting, found), default=_LONGEST)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.axes import complete
 from pytest_flashinfer.inputs.plan import total_axis
+from pytest_flashinfer.inputs.queries import requests, split_rows, told_lengths
 from pytest_flashinfer.inputs.sequences import size
 
 if TYPE_CHECKING:
@@ -54,18 +55,48 @@ def _needs(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[t
             yield rows.id, 0
     yield from _long_enough(contract, plan, env)
     yield from _enough_keys(contract, plan, env)
+    yield from _even(contract, plan, env)
+    for pointer in plan.pointers if plan.last_page in contract.told_ranges else ():
+        if pointer.unit == "pages" and pointer.total is not None:  # every sequence has a page
+            yield from _at_least(pointer.total, _segments(contract, pointer, env), env)
     yield from _allowing_zero(contract, plan, env)
+    yield from _enough_ids(contract, plan, env)
+
+
+def _enough_ids(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """As many entries as ids that differ, of all tensors that point into one pool where they must not meet."""
+    slots: dict[str, int] = {}
+    for name in plan.of("page_table") if any(env.get(n, 1) for n in _rows_of(contract, plan)) else ():
+        yield from _at_least((contract.dims[name] or (ast.Constant(1),))[0], 1, env)
     for name, role in plan.roles.items():
         trees = contract.dims[name] or ()
         if role.limit is None or not trees:
             continue
         shape = [size(tree, env) or 0 for tree in trees]
         if role.kind in {"page_ids", "slots", "page_table"}:
-            yield from _at_least(role.limit, _product(shape), env)
+            pool = f"{role.kind == 'slots' or name} {ast.unparse(role.limit)}"
+            slots[pool] = slots.get(pool, 0) + _product(shape)
+            yield from _at_least(role.limit, slots[pool], env)
         elif role.kind in {"expert_ids", "packed_experts"}:
             yield from _at_least(role.limit, shape[-1], env)
         elif _product(shape):
             yield from _at_least(role.limit, 1, env)
+
+
+def _rows_of(contract: Contract, plan: Plan) -> list[str]:
+    """Return the axes of rows that belong to some sequence each."""
+    trees = [(contract.dims[name] or (None,))[0] for name in plan.of("batch_ids")]
+    return [tree.id for tree in trees if isinstance(tree, ast.Name)]
+
+
+def _even(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Rows of queries that nothing splits among the sequences: as many for each, and none without sequences."""
+    rows, count = split_rows(contract, plan, "q"), size(requests(contract, plan), env) or 0
+    have = env.get(rows.id, 0) if rows is not None else 0
+    if rows is not None and not count and have:
+        yield rows.id, 0
+    elif rows is not None and count and have % count and not told_lengths(plan, "q"):
+        yield rows.id, -(-have // count) * count
 
 
 def _allowing_zero(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -117,7 +148,7 @@ def _enough_keys(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iter
     if dense[0] and dense[1] and env.get(dense[1], 0) < env.get(dense[0], 0):
         yield dense[1], env[dense[0]]
     query, keys = plan.pointer("q", "plain"), plan.pointer("kv")
-    wanted = size(query.total, env) or 0 if query else 0
+    wanted = size(query.total, env) or 0 if query else size(split_rows(contract, plan, "q"), env) or 0
     for name in plan.of("batch_ids"):
         wanted = max(wanted, _product([size(tree, env) or 0 for tree in contract.dims[name] or ()]))
     if not wanted:
@@ -126,9 +157,12 @@ def _enough_keys(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iter
     if keys is not None and keys is not query:
         axis, have = total_axis(keys), size(keys.total, env) or 0
         room = have * (page if keys.unit == "pages" else 1)
+        for name in plan.of("positions") if plan.of("batch_ids") else ():  # a row of the table for each of them
+            yield from _at_least(limit, room, env) if (limit := plan.roles[name].limit) is not None else ()
         if axis and room < wanted and _segments(contract, keys, env):
             yield axis, -(-wanted // page) if keys.unit == "pages" else wanted
-        return
+        if axis:
+            return
     for name in plan.of("page_table"):
         trees = contract.dims[name] or ()
         rows, width = (size(tree, env) or 0 for tree in (trees[0], trees[-1]))

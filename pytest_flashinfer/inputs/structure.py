@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +12,10 @@ import torch
 from pytest_flashinfer.inputs import indices, unused
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
+from pytest_flashinfer.inputs.longest import longest_scalars
+from pytest_flashinfer.inputs.row_values import OF_ROWS
 from pytest_flashinfer.inputs.sequences import Sequences, Setting, draw_sequences
+from pytest_flashinfer.inputs.slots import slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,10 +27,6 @@ if TYPE_CHECKING:
 # Rows without keys, by a mask or by length, more queries than keys, or nothing to do at all: only where the reference
 # gives finite results.
 SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank", "all_padded"})
-_UNSORTED: Final = re.compile(r"\b(any|no|arbitrary)( particular)? order|unsorted|not( be| necessarily)* sorted")
-_SORTED: Final = re.compile(
-    r"\bsort|order|ascend|non-?decreas|increas|monoton|never falls?|group(ed|s) by|consecutive|contiguous|one after"
-)
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
@@ -40,6 +38,8 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
     names = dict.fromkeys(_RAGGED if plan.pointers or plan.lengths or kinds & _ROWS else ("mixed",))
     if "mask" in kinds:
         names.update(dict.fromkeys(("uniform", "blank")))
+    if "bits" in kinds:
+        names["uniform"] = None
     if kinds & _IDS:
         names["identity"] = None
     if unused.occurs(contract, plan):
@@ -62,7 +62,7 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
 def index_tensors(setting: Setting, names: list[str], device: torch.device) -> dict[str, torch.Tensor]:
     """Return the integer and bool inputs of `names` on `device`, in their declared dtypes.
 
-    `setting.env` gains the integer scalars that constraints tie to the data. Raises AxisConflict.
+    `setting.env` gains the integer scalars that say how long the longest sequence is. Raises AxisConflict.
     """
     found = draw_sequences(setting)
     tensors: dict[str, torch.Tensor] = {}
@@ -72,6 +72,7 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
         dtype = torch_dtype(setting.contract.dtype(name))
         tensors[name] = values if values.dtype == dtype else values.to(device=device, dtype=dtype)
         tensors[name] = tensors[name].to(device).contiguous()
+    longest_scalars(setting, found, tensors)
     return tensors
 
 
@@ -85,9 +86,9 @@ def _make(setting: Setting, name: str, found: Sequences, device: torch.device) -
     kind = setting.plan.roles[name].kind
     if kind in _OF_LENGTHS:
         return _OF_LENGTHS[kind](setting, name, found)
-    if kind in {"sparse", "mask", "positions"}:
-        if kind == "positions":
-            return _positions(setting, name, found, device)
+    if kind in OF_ROWS:
+        return OF_ROWS[kind](setting, name, found, device)
+    if kind in {"sparse", "mask"}:
         return _mask(setting, name, device) if kind == "mask" else indices.sparse(setting, name, device)
     if kind in {"expert_ids", "packed_experts"}:
         return _experts(setting, name, kind, device)
@@ -133,65 +134,6 @@ def _clamp(value: int, low: int | None, high: int | None) -> int:
     return value if low is None else max(value, low)
 
 
-def _rows(found: Sequences, count: int) -> list[int] | None:
-    """Return lengths of sequences that cover `count` rows, if some do."""
-    options = (found.q, found.kv, *found.segments.values())
-    return next((lengths for lengths in options if lengths is not None and sum(lengths) == count), None)
-
-
-def _batch_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
-    count = math.prod(setting.shape(name))
-    lengths = _rows(found, count)
-    if lengths is not None:
-        repeats = torch.tensor(lengths, dtype=torch.int64)
-        return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
-    if found.kv and sum(found.kv) >= count:
-        rows = setting.rng.sample([b for b, length in enumerate(found.kv) for _ in range(length)], count)
-    else:
-        table = next((setting.shape(n)[0] for n in setting.plan.of("page_table")), 0)
-        limit = max(1, table or found.count or _outer(setting, name))
-        rows = [setting.rng.randrange(limit) for _ in range(count)]
-    ids = torch.tensor(rows, dtype=torch.int64).view(setting.shape(name))
-    if setting.rng.randrange(2) and _any_order(setting, name) and unused.hold(setting, name, ids):
-        return ids
-    return ids.flatten().sort().values.view(ids.shape)
-
-
-def _any_order(setting: Setting, name: str) -> bool:
-    """Whether rows of tokens may come in any order: each has a position beside it, and no description says sorted."""
-    inputs = setting.contract.definition.inputs
-    beside = [n for n in setting.plan.of("positions") if inputs[n].shape == inputs[name].shape]
-    told = (setting.contract.definition.description, *(inputs[n].description for n in (name, *beside)))
-    text = _UNSORTED.sub("", " ".join(filter(None, told)).lower())
-    return bool(beside) and name not in setting.contract.reading.facts.rising and _SORTED.search(text) is None
-
-
-def _outer(setting: Setting, name: str) -> int:
-    """Return the leading size of an output that is not the ids' own: the rows that they sum into."""
-    own = setting.shape(name)[0]
-    leading = [setting.size(trees[0]) for trees in setting.contract.output_dims.values() if trees]
-    return next((n for n in leading if n is not None and n != own), own)
-
-
-def _positions(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
-    """Return positions: those within their sequences where rows belong to some, else any that the table has."""
-    shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
-    batch = next((setting.given[n] for n in setting.plan.of("batch_ids") if n in setting.given), None)
-    if batch is not None and tuple(batch.shape) == shape and found.kv:
-        seen: dict[int, list[int]] = {}
-        places = []
-        for row in batch.flatten().tolist():
-            left = seen.setdefault(row, setting.rng.sample(range(found.kv[row]), found.kv[row]))
-            places.append(left.pop() if left else 0)
-        return torch.tensor(places, dtype=torch.int64).view(shape)
-    lengths = _rows(found, math.prod(shape)) if len(shape) == 1 else None
-    if lengths and found.kv and len(found.kv) == len(lengths) and (limit is None or limit > max(found.kv)):
-        starts = [max(0, kv - n) for kv, n in zip(found.kv, lengths, strict=True)]
-        places = [start + i for start, n in zip(starts, lengths, strict=True) for i in range(n)]
-        return torch.tensor(places, dtype=torch.int64)
-    return indices.uniform_ids(setting, name, limit, device)
-
-
 def _mask(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     """Return a mask that leaves something in every row of a matrix, unless the structure is `empty` or `blank`."""
     shape = setting.shape(name)
@@ -232,10 +174,9 @@ _OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]]
     "indptr": _pointers,
     "last_page_len": _last_page_len,
     "seq_lens": _lengths,
-    "batch_ids": _batch_ids,
     "page_ids": indices.page_ids,
     "page_table": indices.page_table,
-    "slots": lambda setting, name, _: indices.slots(setting, name),
+    "slots": lambda setting, name, _: slots(setting, name),
     "counts": lambda setting, name, _: indices.counts(setting, name),
 }
 

@@ -25,6 +25,9 @@ NAMES: Final = {
     "cache": re.compile(r"cache|pool|buffer|kv_data|paged|state", re.IGNORECASE),
     "query": re.compile(r"(^|_)(q|qo|query|queries)(_|$)|(^|_)q(o)?_?(len|indptr|seq)", re.IGNORECASE),
     "keys": re.compile(r"(^|_)(kv|k|key|keys|v|ctx|context|cache)(_|$)|paged", re.IGNORECASE),
+    "pointer": re.compile(r"indptr|cu_?seq_?len|cum|row_splits", re.IGNORECASE),
+    "longest": re.compile(r"max_.*(len|seq)|(len|seq).*max", re.IGNORECASE),
+    "layers": re.compile(r"layers?$", re.IGNORECASE),
     "recurrent": re.compile(r"gdn|gdp|delta|kda|linear_att|mamba|ssu|ssm|selective", re.IGNORECASE),
 }
 
@@ -105,15 +108,22 @@ def find_axis(contract: Contract, what: str) -> ast.expr | None:
 
 
 def pools(contract: Contract) -> dict[str, list[str]]:
-    """Return the leading axes that ids may point into, with the tensors that they lead: caches and state pools."""
+    """Return the axes that ids may point into, with the tensors that they lead: caches and state pools.
+
+    A pool is the leading axis, or the one after that of layers: the same ids then point into each layer.
+    """
     found: dict[str, list[str]] = {}
     for name, dims in contract.dims.items():
-        if not dims or len(dims) < 2 or not isinstance(dims[0], ast.Name):  # noqa: PLR2004 - a row of something
+        layers = bool(dims) and NAMES["layers"].search(ast.unparse((dims or ())[0])) is not None
+        rest = (dims or ())[layers:]
+        if len(rest) < 2 or not isinstance(rest[0], ast.Name):  # noqa: PLR2004 - a row of something
             continue
-        axis = dims[0].id
+        axis = rest[0].id
         shared = sum(1 for d in contract.dims.values() if d and isinstance(d[0], ast.Name) and d[0].id == axis)
-        mine = NAMES["pool"].search(axis) or (NAMES["cache"].search(name) and shared <= 2)  # noqa: PLR2004 - K and V
-        if mine and axis not in contract.derived and not re.search(r"batch|seqs|tokens$|total", axis):
+        sure = NAMES["pool"].search(axis)
+        mine = sure or (NAMES["cache"].search(name) and shared <= 2 and not layers)  # noqa: PLR2004 - K and V
+        counts = re.search(r"batch|seqs|tokens$", axis) or ("total" in axis and not sure)
+        if mine and axis not in contract.derived and not counts:
             found.setdefault(axis, []).append(name)
     return found
 

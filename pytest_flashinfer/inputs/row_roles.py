@@ -1,0 +1,105 @@
+"""Integers that say something of each row of what is worked on: how much of it counts, its place, what it selects."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from pytest_flashinfer.data.source import BrokenSource, parse_python
+from pytest_flashinfer.inputs.dtypes import is_integer
+from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, pool_of
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.inputs.contract import Contract
+
+_ORDER: Final = r"(^|_)(order|perm|permutation|argsort)$|^inv(erse)?_?perm"
+_VALID: Final = (
+    r"\bper-\w+ valid \w+|\bvalid \w+( \w+)? (per|for each|of each|in each) (expert|group|row|token|query|problem)"
+)
+_BLOCK_SIZE: Final = re.compile(r"blocks?\b[^.]{0,20}\((\d+) tokens|(\d+) tokens (each|per block|a block)")
+_BLOCK_NAME: Final = re.compile(r"^_?(BLK|BLOCK|BLOCK_SIZE)(_(K|KV|N))?$")
+
+
+def order(s: Subject) -> Role | None:
+    """Recognise a permutation: of all rows, or within each row of a matrix."""
+    return Role("order") if (s.named(_ORDER) or s.told(r"\bpermutation of\b")) and not s.unused else None
+
+
+def amounts(s: Subject) -> Role | None:
+    """Recognise how much of each row is valid, of the other size of a tensor that has such rows."""
+    named = s.named(r"^(num|n)_?valid|valid_(counts?|rows|pages|blocks)$") or s.told(_VALID)
+    if len(s.dims) != 1 or not named or s.named("len") or s.told("sequence"):
+        return None
+    limit = _other_size(s)
+    return Role("amounts", limit=limit) if limit is not None else None
+
+
+def _other_size(s: Subject) -> ast.expr | None:
+    own, specs = s.axis(0), s.contract.definition.inputs
+    for name, dims in s.contract.dims.items():
+        if not dims or is_integer(specs[name].dtype) or own not in [ast.unparse(tree) for tree in dims]:
+            continue
+        for tree in dims:
+            if isinstance(tree, ast.Name) and tree.id != own and tree.id not in s.contract.constants:
+                return tree
+    return None
+
+
+def ends(s: Subject) -> Role | None:
+    """Recognise where the window of each row ends, beside a tensor of where it starts."""
+    if len(s.dims) != 1 or not s.named(r"(^|_)ends?$"):
+        return None
+    start = re.sub(r"(^|_)end(s?)$", r"\1start\2", s.name)
+    same = [ast.unparse(tree) for tree in s.contract.dims.get(start) or ()] == [s.axis(0)]
+    return Role("ends") if same else None
+
+
+def steps(s: Subject) -> Role | None:
+    """Recognise a step of each row, below the size of a tensor's axis that counts them."""
+    if not s.named(r"(^|_)steps?$"):
+        return None
+    inner = (tree for dims in s.contract.dims.values() for tree in (dims or ())[1:])
+    limit = next((tree for tree in inner if re.search(r"len(gth)?$|steps?$", ast.unparse(tree))), None)
+    return Role("positions", limit=limit, unused=s.unused) if limit is not None else None
+
+
+def blocks(s: Subject) -> Role | None:
+    """Recognise the blocks of its own sequence that each query attends to, where sequences lie one after the other."""
+    named = s.named(r"block_(ids?|ind|idx)|q2k") or s.told(r"\bblock[ -](ids?|ind)|selected (\w+[ -])?blocks")
+    if len(s.dims) < 2 or not named or pool_of(s) is not None:  # noqa: PLR2004 - rows of several
+        return None
+    ragged = any(NAMES["pointer"].search(name) for name in s.contract.dims)
+    return Role("blocks", unused=(-1,)) if ragged and block_size(s.contract) is not None else None
+
+
+def block_size(contract: Contract) -> int | None:
+    """Return how many tokens a block of keys has: by an axis, a description, or a constant of the reference."""
+    axis = next((n for name, n in contract.constants.items() if NAMES["page"].search(name)), None)
+    if axis is not None:
+        return axis
+    definition = contract.definition
+    told = [axis.description for axis in definition.axes.values()]
+    told += [spec.description for spec in definition.inputs.values()]
+    text = " ".join(filter(None, (definition.description, *told))).lower()
+    found = _BLOCK_SIZE.search(text)
+    if found:
+        return int(found[1] or found[2])
+    return _block_constant(contract)
+
+
+def _block_constant(contract: Contract) -> int | None:
+    definition = contract.definition
+    tree = parse_python(definition.reference or "")
+    nodes = () if isinstance(tree, BrokenSource) else ast.walk(tree)
+    assigned = (node for node in nodes if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
+    for node in assigned:
+        target = node.targets[0]
+        if isinstance(target, ast.Name) and _BLOCK_NAME.match(target.id) and isinstance(node.value, ast.Constant):
+            return node.value.value if isinstance(node.value.value, int) else None
+    return None
+
+
+def bits(s: Subject) -> Role | None:
+    """Recognise a mask that packs several elements into each integer."""
+    return Role("bits") if s.named(r"bit_?mask|packed\w*mask|mask\w*packed") else None

@@ -1,0 +1,167 @@
+"""Integers of rows: the sequence and the position of each, and what `row_roles` knows: amounts, orders, blocks."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from pytest_flashinfer.inputs import indices, unused
+from pytest_flashinfer.inputs.row_roles import block_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_flashinfer.inputs.sequences import Sequences, Setting
+
+_UNSORTED: Final = re.compile(r"\b(any|no|arbitrary)( particular)? order|unsorted|not( be| necessarily)* sorted")
+_SORTED: Final = re.compile(
+    r"\bsort|order|ascend|non-?decreas|increas|monoton|never falls?|group(ed|s) by|consecutive|contiguous|one after"
+)
+
+
+def _rows(found: Sequences, count: int, most: int = 0) -> list[int] | None:
+    """Return lengths of sequences, of no more than `most` unless that is 0, that cover `count` rows, if some do."""
+    options = [found.q, found.kv, *found.segments.values()]
+    fitting = (n for n in options if n is not None and sum(n) == count and not 0 < most < len(n))
+    return next(fitting, None)
+
+
+def batch_ids(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return the sequence of each row."""
+    del device
+    count = math.prod(setting.shape(name))
+    table = next((setting.shape(n)[0] for n in setting.plan.of("page_table")), 0)
+    lengths = _rows(found, count, table)
+    if lengths is not None:
+        repeats = torch.tensor(lengths, dtype=torch.int64)
+        return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
+    if found.kv and sum(found.kv) >= count and not 0 < table < len(found.kv):
+        rows = setting.rng.sample([b for b, length in enumerate(found.kv) for _ in range(length)], count)
+    else:
+        limit = max(1, table or found.count or _outer(setting, name))
+        rows = [setting.rng.randrange(limit) for _ in range(count)]
+    ids = torch.tensor(rows, dtype=torch.int64).view(setting.shape(name))
+    if setting.rng.randrange(2) and _any_order(setting, name) and unused.hold(setting, name, ids):
+        return ids
+    return ids.flatten().sort().values.view(ids.shape)
+
+
+def _any_order(setting: Setting, name: str) -> bool:
+    """Whether rows of tokens may come in any order: each has a position beside it, and no description says sorted."""
+    inputs = setting.contract.definition.inputs
+    beside = [n for n in setting.plan.of("positions") if inputs[n].shape == inputs[name].shape]
+    told = (setting.contract.definition.description, *(inputs[n].description for n in (name, *beside)))
+    text = _UNSORTED.sub("", " ".join(filter(None, told)).lower())
+    return bool(beside) and name not in setting.contract.reading.facts.rising and _SORTED.search(text) is None
+
+
+def _outer(setting: Setting, name: str) -> int:
+    """Return the leading size of an output that is not the ids' own: the rows that they sum into."""
+    own = setting.shape(name)[0]
+    leading = [setting.size(trees[0]) for trees in setting.contract.output_dims.values() if trees]
+    return next((n for n in leading if n is not None and n != own), own)
+
+
+def positions(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return positions: those within their sequences where rows belong to some, else any that the table has."""
+    shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
+    batch = next((setting.given[n] for n in setting.plan.of("batch_ids") if n in setting.given), None)
+    if batch is not None and tuple(batch.shape) == shape and found.kv:
+        most = [kv if limit is None else min(kv, limit) for kv in found.kv]
+        seen: dict[int, list[int]] = {}
+        places = []
+        for row in batch.flatten().tolist():
+            left = seen.setdefault(row, setting.rng.sample(range(most[row]), most[row]))
+            places.append(left.pop() if left else 0)
+        return torch.tensor(places, dtype=torch.int64).view(shape)
+    lengths = _rows(found, math.prod(shape)) if len(shape) == 1 else None
+    if lengths and found.kv and len(found.kv) == len(lengths) and (limit is None or limit > max(found.kv)):
+        starts = [max(0, kv - n) for kv, n in zip(found.kv, lengths, strict=True)]
+        places = [start + i for start, n in zip(starts, lengths, strict=True) for i in range(n)]
+        return torch.tensor(places, dtype=torch.int64)
+    return indices.uniform_ids(setting, name, limit, device)
+
+
+def _order(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return a permutation for each row of the last axis."""
+    del found
+    shape = setting.shape(name)
+    rows, width = math.prod(shape[:-1]), shape[-1]
+    if len(shape) == 1:
+        return indices.sample(setting, width, width)
+    return indices.distinct_rows(setting, rows, width, width, device).view(shape)
+
+
+def _amounts(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    del found
+    most = setting.size(setting.plan.roles[name].limit) or 0
+    return indices.uniform_ids(setting, name, most + 1, device)
+
+
+def _ends(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return where windows that start at 0 end: within the keys of the row's sequence, and after the first of them."""
+    del device
+    count = setting.shape(name)[0]
+    inclusive = "inclusive" in (setting.contract.definition.inputs[name].description or "").lower()
+    rows = _rows_of_queries(found, count)
+    lengths = [kv for _, _, kv in rows] if rows is not None else [min(found.kv or [1])] * count
+    last = [setting.rng.randint(1, n) - inclusive if n else 0 for n in lengths]
+    return torch.tensor(last, dtype=torch.int64)
+
+
+def _rows_of_queries(found: Sequences, count: int) -> list[tuple[int, int, int]] | None:
+    """Return for each row of queries its place, how many there are in its sequence, and how many keys that has."""
+    keys = found.kv
+    if not keys:
+        return None
+    queries = found.q if found.q is not None and sum(found.q) == count else None
+    if queries is None and count % len(keys) == 0:
+        queries = [count // len(keys)] * len(keys)
+    if queries is None or len(queries) != len(keys):
+        return None
+    return [(i, n, kv) for n, kv in zip(queries, keys, strict=True) for i in range(n)]
+
+
+def _blocks(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return rising ids of blocks that a query may see with a causal mask, then -1; one at least where there is any."""
+    del device
+    shape, each = setting.shape(name), block_size(setting.contract) or 1
+    out = torch.full(shape, -1, dtype=torch.int64)
+    place = next((i for i in range(len(shape) - 2, -1, -1) if _rows_of_queries(found, shape[i])), None)
+    if place is None or not out.numel():
+        return out
+    rows = _rows_of_queries(found, shape[place]) or []
+    lines = out.movedim(place, 0).flatten(1, -2) if len(shape) > 2 else out.unsqueeze(1)  # noqa: PLR2004
+    for line, (i, n, keys) in zip(lines, rows, strict=True):
+        seen = max(0, keys - n + i + 1) or keys
+        have = min(shape[-1], -(-seen // each))
+        for row in line:
+            some = setting.rng.choice((have, setting.rng.randint(1, have), 1)) if have else 0
+            row[:some] = torch.tensor(sorted(setting.rng.sample(range(-(-seen // each)), some)), dtype=torch.int64)
+    return out
+
+
+def _bits(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return integers whose bits are set or not at random; all are where the structure is `uniform`."""
+    del found
+    dtype = setting.contract.dtype(name)
+    ends = torch.iinfo(getattr(torch, dtype))
+    generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+    if setting.structure == "uniform":
+        full = -1 if ends.min < 0 else ends.max
+        return torch.full(setting.shape(name), full, dtype=torch.int64, device=device)
+    return torch.randint(ends.min, ends.max, setting.shape(name), generator=generator, device=device) | 1
+
+
+OF_ROWS: Final[dict[str, Callable[[Setting, str, Sequences, torch.device], torch.Tensor]]] = {
+    "batch_ids": batch_ids,
+    "positions": positions,
+    "order": _order,
+    "amounts": _amounts,
+    "ends": _ends,
+    "blocks": _blocks,
+    "bits": _bits,
+}

@@ -1,0 +1,57 @@
+"""Slots of pools: distinct, in one tensor and in several that point into the same pool."""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_flashinfer.inputs import unused
+from pytest_flashinfer.inputs.indices import limit_of, nothing_to_point_at, sample
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.inputs.sequences import Setting
+
+
+def slots(setting: Setting, name: str) -> torch.Tensor:
+    """Return slots of a pool, distinct, and none that another tensor has; some are unused, where the contract allows.
+
+    Of slots that are read and others that are written, what comes first would matter otherwise.
+    """
+    shape, limit = setting.shape(name), limit_of(setting, name)
+    count = math.prod(shape)
+    if count and not limit:
+        raise nothing_to_point_at(setting, name, f"{count} slots")
+    left = _untaken(setting, name, limit)
+    room = len(left) if left is not None and count <= len(left) else limit
+    ids = torch.arange(count) % room if setting.structure == "identity" and room else sample(setting, count, room)
+    ids = left[ids] if left is not None and count <= len(left) else ids
+    if setting.plan.roles[name].unused and count > limit:
+        ids[limit:] = setting.plan.roles[name].unused[0]
+        ids[:limit] = sample(setting, limit, limit)
+    else:
+        unused.mark(setting, name, ids)
+    return ids.view(shape)
+
+
+def _untaken(setting: Setting, name: str, limit: int) -> torch.Tensor | None:
+    """Return the slots that no other tensor of the same pool has; `None` where there is no other."""
+    mine = setting.plan.roles[name].limit
+    same = [
+        setting.given[other]
+        for other in setting.plan.of("slots")
+        if other != name and other in setting.given and _text(setting.plan.roles[other].limit) == _text(mine)
+    ]
+    if not same:
+        return None
+    free = torch.ones(limit, dtype=torch.bool)
+    for ids in same:
+        flat = ids.cpu().flatten().long()
+        free[flat[(flat >= 0) & (flat < limit)]] = False
+    return free.nonzero().flatten()
+
+
+def _text(tree: ast.expr | None) -> str:
+    return "" if tree is None else ast.unparse(tree)

@@ -1,0 +1,293 @@
+"""Integers that no constraint speaks of still mean something: each case of a small contract is checked for it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pytest_flashinfer.data.model import InputSpec, Workload
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.partition import floored
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.strategies import edge_cases
+from tests.inputs.contracts import axes, define, tensor
+
+NOTHING = "def run(**inputs):\n    return None\n"
+
+
+def every(definition, limit=40):
+    """The sizes and inputs of each case that is tried first."""
+    cases = edge_cases(definition, max_elements=1 << 14, limit=limit)
+    assert len(cases) > 8
+    return [(sizes, make_inputs(definition, sizes, recipe)) for sizes, recipe in cases]
+
+
+def test_experts_in_a_table_that_tokens_look_up():
+    table = define(
+        "hash_routing", axes(num_tokens=None, num_routed_experts=16, topk=3, vocab=40),
+        {"logits": tensor("num_tokens num_routed_experts"), "input_ids": tensor("num_tokens", "int64"),
+         "tid2eid": tensor("vocab topk", "int32")},
+        {"y": tensor("num_tokens topk")}, NOTHING,
+    )  # fmt: skip
+    for _, inputs in every(table):
+        assert int(inputs["tid2eid"].max()) < 16
+        assert all(len(row.unique()) == 3 for row in inputs["tid2eid"])
+        assert not inputs["input_ids"].numel() or int(inputs["input_ids"].max()) < 40
+
+
+@pytest.mark.parametrize("pool", ["total_num_pages", "num_pages"])
+def test_pages_are_those_of_the_pool_however_it_is_called(pool):
+    paged = define(
+        "paged", axes(batch_size=None, **{pool: None}, width=None, page_size=4, h=8),
+        {"q": tensor("batch_size h"), "k_cache": tensor(f"{pool} page_size h"),
+         "block_tables": tensor("batch_size width", "int32")},
+        {"y": tensor("batch_size h")}, NOTHING,
+    )  # fmt: skip
+    for sizes, inputs in every(paged):
+        ids = inputs["block_tables"]
+        assert not ids.numel() or (int(ids.min()) >= 0 and int(ids.max()) < sizes[pool])
+
+
+def test_positions_lie_in_the_table_and_not_in_the_rows_that_they_turn():
+    rope = define(
+        "rope", axes(nnz=None, max_seq_len=None, rope_dim=8, heads=2),
+        {"q_rope": tensor("nnz heads rope_dim"), "cos_sin_cache": tensor("max_seq_len rope_dim"),
+         "pos_ids": tensor("nnz", "int32")},
+        {"y": tensor("nnz heads rope_dim")}, NOTHING,
+    )  # fmt: skip
+    for sizes, inputs in every(rope):
+        assert not sizes["nnz"] or int(inputs["pos_ids"].max()) < sizes["max_seq_len"]
+
+
+STATES = define(
+    "replay", axes(num_layers=None, pool_size=None, batch_size=None, seq_len=None, h=4),
+    {"states": tensor("num_layers pool_size h h"), "window": tensor("num_layers pool_size seq_len h"),
+     "state_indices": tensor("batch_size", "int32"), "accept_lens": tensor("batch_size", "int32"),
+     "track_state_indices": tensor("batch_size", "int32"), "track_steps": tensor("batch_size", "int32")},
+    {"y": tensor("num_layers pool_size h h")}, NOTHING,
+)  # fmt: skip
+
+
+def test_slots_of_pools_in_layers_differ_and_their_windows_are_long_enough():
+    for sizes, inputs in every(STATES):
+        slots = torch.cat([inputs["state_indices"], inputs["track_state_indices"]])
+        assert len(slots.unique()) == len(slots) == 2 * sizes["batch_size"]
+        assert not slots.numel() or int(slots.max()) < sizes["pool_size"]
+        assert all(int(n) <= sizes["seq_len"] for n in inputs["accept_lens"])
+        assert all(int(n) < sizes["seq_len"] for n in inputs["track_steps"])
+
+
+def test_permutations_have_each_row_once():
+    ordered = define(
+        "ordered", axes(batch=None, wide=None),
+        {"x": tensor("batch wide"), "request_order": tensor("batch", "int32", description="Slot of each request."),
+         "perm": tensor("batch wide", "int64")},
+        {"y": tensor("batch wide")}, NOTHING,
+    )  # fmt: skip
+    seen = every(ordered)
+    for sizes, inputs in seen:
+        assert inputs["request_order"].sort().values.tolist() == list(range(sizes["batch"]))
+        assert all(row.sort().values.tolist() == list(range(sizes["wide"])) for row in inputs["perm"])
+    long = [inputs["request_order"].tolist() for sizes, inputs in seen if sizes["batch"] > 2]
+    assert long
+    assert all(ids != sorted(ids) for ids in long)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("mask", "Valid rows per expert."), ("num_valid_rows", ""), ("rows", "Per-expert valid row count.")],
+)
+def test_amounts_go_up_to_the_other_size(name, words):
+    masked = define(
+        "masked", axes(experts=None, rows_max=None, h=4),
+        {"x": tensor("experts rows_max h"), name: tensor("experts", "int32", description=words)},
+        {"y": tensor("experts rows_max h")}, NOTHING,
+    )  # fmt: skip
+    seen = [(sizes, amount) for sizes, inputs in every(masked) for amount in inputs[name].tolist()]
+    assert all(0 <= amount <= sizes["rows_max"] for sizes, amount in seen)
+    assert any(amount == sizes["rows_max"] for sizes, amount in seen)
+    assert any(amount > 1 for _, amount in seen)
+
+
+BLOCKS = define(
+    "block_attention", axes(total_q=None, total_k=None, heads=2, topk=4, h=8, len_indptr=None),
+    {"q": tensor("total_q heads h"), "k": tensor("total_k heads h"),
+     "q2k_indices": tensor("heads total_q topk", "int32", description="Selected KV-block ids, -1 padded."),
+     "cu_seqlens_q": tensor("len_indptr", "int32"), "cu_seqlens_k": tensor("len_indptr", "int32")},
+    {"y": tensor("total_q heads h")}, NOTHING,
+    "total_q == cu_seqlens_q[-1].item()", "total_k == cu_seqlens_k[-1].item()",
+    description="Each query attends to its selected KV blocks (8 tokens each).",
+)  # fmt: skip
+
+
+def test_blocks_are_those_that_a_query_may_see():
+    most = 0
+    for _, inputs in every(BLOCKS):
+        ends = zip(inputs["cu_seqlens_q"].tolist(), inputs["cu_seqlens_k"].tolist(), strict=True)
+        (lo, klo), *rest = ends
+        for hi, khi in rest:
+            for place in range(lo, hi):
+                seen = (khi - klo) - (hi - place) + 1
+                for row in inputs["q2k_indices"][:, place]:
+                    ids = row[row >= 0].tolist()
+                    assert ids == sorted(set(ids))
+                    assert row[len(ids) :].tolist() == [-1] * (len(row) - len(ids))
+                    assert seen <= 0 or (ids and 8 * ids[-1] < seen)
+                    most = max(most, len(ids))
+            lo, klo = hi, khi
+    assert most > 1
+
+
+def test_windows_of_tokens_end_within_their_sequence():
+    windows = define(
+        "windows",
+        axes(num_tokens=None, num_pages=None, batch_size=None, width=None, batch_size_plus_1=None, page_size=4),
+        {"query": tensor("num_tokens page_size"), "kv_cache": tensor("num_pages page_size"),
+         "block_tables": tensor("batch_size width", "int32"), "seq_lens": tensor("batch_size", "int32"),
+         "cum_seq_lens_q": tensor("batch_size_plus_1", "int32"), "max_q_len": tensor(None, "int32"),
+         "cum_seq_lens_kv": tensor("batch_size_plus_1", "int32"), "max_kv_len": tensor(None, "int32"),
+         "batch_size_scalar": tensor(None, "int32"), "token_starts": tensor("num_tokens", "int32"),
+         "token_ends": tensor("num_tokens", "int32", description="Inclusive K/V end of each token.")},
+        {"y": tensor("num_tokens page_size")}, NOTHING,
+    )  # fmt: skip
+    for sizes, inputs in every(windows):
+        q, kv = inputs["cum_seq_lens_q"].diff(), inputs["cum_seq_lens_kv"].diff()
+        assert int(inputs["cum_seq_lens_q"][-1]) == sizes["num_tokens"]  # and not of the keys
+        assert inputs["seq_lens"].tolist() == kv.tolist()
+        assert all(n <= sizes["width"] * 4 for n in kv.tolist())
+        assert inputs["max_q_len"] >= max(q.tolist(), default=0)
+        assert inputs["max_kv_len"] == max(1, *kv.tolist(), 0)
+        assert inputs["batch_size_scalar"] == sizes["batch_size"]
+        ends = inputs["token_ends"].tolist()
+        assert all(end < max(1, n) for end, n in zip(ends, kv.repeat_interleave(q.long()).tolist(), strict=True))
+
+
+def test_queries_and_keys_in_one_tensor_have_the_same_sequences():
+    packed = define(
+        "packed_qkv", axes(num_tokens=None, batch_size=None, ends_q=None, ends_kv=None, h=4),
+        {"qkv": tensor("num_tokens h"), "cum_seq_lens_q": tensor("ends_q", "int32"),
+         "cum_seq_lens_kv": tensor("ends_kv", "int32")},
+        {"y": tensor("num_tokens h")}, NOTHING, "ends_q == batch_size + 1", "ends_kv == batch_size + 1",
+    )  # fmt: skip
+    for sizes, inputs in every(packed):
+        assert inputs["cum_seq_lens_q"][-1] == sizes["num_tokens"]
+        assert inputs["cum_seq_lens_kv"][-1] == sizes["num_tokens"]
+
+
+def table_of_lengths(**changes):
+    inputs = {
+        "q": tensor("num_tokens h"), "k_cache": tensor("num_pages page_size h"),
+        "block_tables": tensor("batch_size width", "int32"), "seq_lens": tensor("batch_size", "int32"),
+        "max_seq_len": tensor(None, "int32"),
+    }  # fmt: skip
+    sizes = axes(num_tokens=None, num_pages=None, batch_size=None, width=None, page_size=4, h=8, kv_heads=2)
+    return define("decode", sizes, {**inputs, **changes}, {"y": tensor("num_tokens h")}, NOTHING)
+
+
+def test_rows_of_queries_that_nothing_splits_are_as_many_for_each_sequence():
+    for sizes, inputs in every(table_of_lengths()):
+        rows, count = sizes["num_tokens"], sizes["batch_size"]
+        assert rows % count == 0 if count else rows == 0
+        room = min(rows // max(1, count), 4 * sizes["width"])
+        assert all(n == 0 or n >= room for n in inputs["seq_lens"].tolist())
+        assert inputs["max_seq_len"] == max(1, *inputs["seq_lens"].tolist(), 0)
+
+
+def test_rows_of_queries_sum_to_what_lengths_say():
+    split = table_of_lengths(seq_lens_q=tensor("batch_size", "int32"), seq_lens_kv=tensor("batch_size", "int32"))
+    for sizes, inputs in every(split):
+        assert int(inputs["seq_lens_q"].sum()) == sizes["num_tokens"]
+        pairs = zip(inputs["seq_lens_q"].tolist(), inputs["seq_lens_kv"].tolist(), strict=True)
+        assert all(q <= kv <= 4 * sizes["width"] for q, kv in pairs)
+
+
+def test_each_line_of_a_table_has_a_length_of_its_own():
+    lines = table_of_lengths(
+        block_tables=tensor("kv_heads batch_size width", "int32"), seq_lens=tensor("kv_heads batch_size", "int32")
+    )
+    for sizes, inputs in every(lines):
+        assert not sizes["batch_size"] or sizes["num_tokens"] % sizes["batch_size"] == 0
+        for row, n in zip(inputs["block_tables"].flatten(0, 1), inputs["seq_lens"].flatten().tolist(), strict=True):
+            used = row[: -(-n // 4)]
+            assert n <= 4 * sizes["width"]
+            assert len(used.unique()) == len(used)
+            assert not used.numel() or int(used.max()) < sizes["num_pages"]
+
+
+def test_lengths_keep_to_the_columns_of_an_output():
+    padded = define(
+        "logits", axes(batch_size=None, num_pages=None, width=None, max_seq_len=None, page_size=4, h=8),
+        {"q": tensor("batch_size h"), "k_cache": tensor("num_pages page_size h"),
+         "block_tables": tensor("batch_size width", "int32"), "seq_lens": tensor("batch_size", "int32"),
+         "max_seq_len": tensor(None, "int32")},
+        {"logits": tensor("batch_size max_seq_len")}, NOTHING,
+    )  # fmt: skip
+    for sizes, inputs in every(padded):
+        assert inputs["max_seq_len"] == sizes["max_seq_len"]
+        assert all(n <= sizes["max_seq_len"] for n in inputs["seq_lens"].tolist())
+
+
+def test_rows_belong_to_rows_of_the_table_that_they_look_up():
+    looked = define(
+        "looked", axes(num_rows=None, batch_size=None, width=None, max_len=None),
+        {"scores": tensor("num_rows max_len"), "page_table": tensor("batch_size width", "int32"),
+         "lengths": tensor("num_rows", "int32"), "row_to_batch": tensor("num_rows", "int32")},
+        {"y": tensor("num_rows")}, NOTHING,
+    )  # fmt: skip
+    for sizes, inputs in every(looked):
+        assert all(0 <= row < sizes["batch_size"] for row in inputs["row_to_batch"].tolist())
+
+
+def test_bytes_that_hold_scales_are_no_huge_exponents():
+    for words in ("Codes, then UE8M0 scale factors.", "[codes][SF int32] of a block", "rows with their scales"):
+        fused = define("fused", axes(n=None, h=8), {"kv": tensor("n h", "uint8", description=words)},
+                       {"y": tensor("n")}, NOTHING)  # fmt: skip
+        assert plan_of(contract_of(fused)).roles["kv"].kind == "fused_bytes"
+
+
+def test_a_mask_of_bits_uses_all_of_them():
+    masks = define("masks", axes(n=None, words=None), {"x": tensor("n words"), "bitmask": tensor("n words", "int32")},
+                   {"y": tensor("n words")}, NOTHING)  # fmt: skip
+    seen = torch.cat([inputs["bitmask"].flatten() for _, inputs in every(masks)])
+    assert int(seen.min()) < 0
+    assert int(seen.max()) > 1 << 24
+    assert bool((seen == -1).any())  # all are allowed
+
+
+@pytest.mark.parametrize(
+    ("lengths", "least", "none", "result"),
+    [
+        ([0, 5, 1], 1, False, [1, 4, 1]),
+        ([0, 5, 1], 2, True, [0, 4, 2]),
+        ([0, 0], 1, False, [0, 0]),
+        ([3], 5, False, [3]),
+    ],
+)
+def test_short_lengths_take_from_the_longest(lengths, least, none, result):
+    assert floored(lengths, least, none=none) == result
+
+
+def test_every_sequence_has_a_page_where_its_last_one_is_never_empty():
+    last = tensor("batch_size", "int32", description="Tokens in the last page, in [1, page_size].")
+    sizes = axes(batch_size=None, batch_size_plus_1=None, num_pages=None, num_ids=None, h=4)
+    inputs = {"x": tensor("batch_size h"), "pool": tensor("num_pages h"), "page_indices": tensor("num_ids", "int32"),
+              "page_indptr": tensor("batch_size_plus_1", "int32"), "last_page_len": last}  # fmt: skip
+    definition = define("states", sizes, inputs, {"y": tensor("batch_size h")}, NOTHING,
+                        "batch_size_plus_1 == batch_size + 1", "num_ids == page_indptr[-1].item()")  # fmt: skip
+    drawn = [make_inputs(definition, *case) for case in edge_cases(definition, max_elements=1 << 12)]
+    assert all(int(n) >= 1 for inputs in drawn for n in inputs["page_indptr"].diff())
+    lasts = {int(n) for inputs in drawn for n in inputs["last_page_len"]}
+    assert min(lasts) == 1
+    assert max(lasts) > 8  # a page of unknown size has several
+
+
+def test_lengths_keep_to_the_longest_that_a_workload_states():
+    definition = table_of_lengths()
+    specs = {name: InputSpec("random") for name in definition.inputs} | {"max_seq_len": InputSpec("scalar", value=5)}
+    sizes = {"num_tokens": 4, "num_pages": 20, "batch_size": 4, "width": 3}
+    for seed in range(6):
+        inputs = make_inputs(definition, sizes, Recipe(seed), workload=Workload("w", sizes, specs))
+        assert inputs["max_seq_len"] == 5
+        assert max(inputs["seq_lens"].tolist()) <= 5

@@ -1,0 +1,147 @@
+"""What descriptions and references say in numbers shapes the sizes and scalars of a case."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from pytest_flashinfer.data.model import Axis
+from pytest_flashinfer.inputs import told
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.strategies import edge_cases
+from tests.inputs.contracts import axes, define, tensor
+
+NOTHING = "def run(**inputs):\n    return None\n"
+
+
+def sized(words, **others):
+    inputs = {"x": tensor("rows n m"), "y": tensor("k"), **others}
+    sizes = {**axes(n=None, m=None, k=None), "rows": Axis("var", description=words)}
+    return define("sized", sizes, inputs, {"z": tensor("rows")}, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        ("n + 1", "n + 1"),
+        ("Length of offsets (n + 1).", "n + 1"),
+        ("x.shape[0] = n * m (n for one each).", "n * m"),
+        ("Rows, n * m in all", "n * m"),
+        ("derived as n // 2", "n // 2"),
+        ("n * step rows.", "n * step"),
+        ("at most n * m", None),
+        (">= n * m", None),
+        ("a multiple of 2 * n", None),
+        ("(n + 1) * m", None),
+        ("Key/value rows of top-k", None),
+        ("unknown_axis + 1", None),
+        ("always 1", None),
+        (None, None),
+    ],
+)
+def test_arithmetic_that_stands_for_an_axis(words, rule):
+    found = told.arithmetic(sized(words, step=tensor(None, "int32")))
+    assert {name: ast.unparse(tree) for name, tree in found.items()} == ({} if rule is None else {"rows": rule})
+
+
+def test_sizes_follow_from_what_is_told_and_yield_to_what_is_given():
+    definition = sized("n * step rows.", step=tensor(None, "int32"))
+    for sizes, recipe in edge_cases(definition, max_elements=1 << 12, limit=30):
+        inputs = make_inputs(definition, sizes, recipe)
+        assert sizes["rows"] == sizes["n"] * inputs["step"] or sizes["n"] == 0
+    plain = sized("n + 1")
+    sizes, recipe = edge_cases(plain)[0]
+    assert make_inputs(plain, {**sizes, "rows": 9}, recipe)["x"].shape[0] == 9  # words bind no workload
+
+
+def test_an_unknown_that_two_axes_are_made_of_is_one_size():
+    total, ends = ("batch_size * step tokens.", "Entries (batch_size + 1)")
+    sizes = {"total": Axis("var", description=total), "ends": Axis("var", description=ends), **axes(h=4)}
+    inputs = {"x": tensor("total h"), "ends": tensor("ends"), "step": tensor(None, "int32")}
+    definition = define("hidden", sizes, inputs, {"y": tensor("total h")}, NOTHING)
+    for given, recipe in edge_cases(definition, max_elements=1 << 12, limit=20):
+        step = make_inputs(definition, given, recipe)["step"]
+        assert given["total"] == (given["ends"] - 1) * step
+
+
+def test_a_constraint_counts_more_than_words():
+    definition = define("tied", {**axes(n=None), "rows": Axis("var", description="n + 1")}, {"x": tensor("rows n")},
+                        {"y": tensor("n")}, NOTHING, "rows == 2 * n")  # fmt: skip
+    assert all(sizes["rows"] == 2 * sizes["n"] for sizes, _ in edge_cases(definition, limit=12))
+
+
+def test_a_range_bounds_ids():
+    words = tensor("n", "int32", description="Which row each takes, in [2, rows).")
+    inputs = {"x": tensor("rows"), "which": words}
+    definition = define("ranged", axes(n=None, rows=7), inputs, {"y": tensor("n")}, NOTHING)
+    drawn = {int(i) for case in edge_cases(definition, limit=20) for i in make_inputs(definition, *case)["which"]}
+    assert drawn == {2, 3, 4, 5, 6}
+
+
+def scalar(description="", reference=NOTHING, name="activation_type", **others):
+    spec = tensor(None, "int32", description=description)
+    definition = define("modes", axes(n=None, num_experts=8), {"x": tensor("n num_experts"), name: spec, **others},
+                        {"y": tensor("n")}, reference)  # fmt: skip
+    return make_inputs(definition, *edge_cases(definition)[0])[name]
+
+
+def test_integer_scalars_take_a_named_mode_or_the_references_default():
+    assert scalar("3=SwiGLU, 7=SwiGLUStep, 6=ReLU2.") == 3
+    assert scalar("n = 3") == 0  # one name is no list
+    assert scalar(reference="def run(x, activation_type=5):\n    return x[:, 0]\n") == 5
+    assert scalar(reference="def run(x, num_extra_experts=0):\n    return x[:, 0]\n", name="num_extra_experts") == 0
+
+
+SCRATCH = """
+def run(x, buffer=None, state=None):
+    if buffer is not None:
+        buffer[0] = x[0]
+    if state is not None:
+        state += x
+    return x, state
+"""
+
+
+def test_an_optional_input_that_is_only_written_into_is_left_out():
+    inputs = {"x": tensor("n h"), "buffer": tensor("n h", optional=True), "state": tensor("n h", optional=True)}
+    outputs = {"y": tensor("n h"), "new": tensor("n h", param="state")}
+    definition = define("scratch", axes(n=None, h=4), inputs, outputs, SCRATCH)
+    assert contract_of(definition).scratch == {"buffer"}
+    assert grid_of(definition).optional == ("state",)
+    drawn = [make_inputs(definition, *case) for case in edge_cases(definition, limit=20)]
+    assert all(inputs["buffer"] is None for inputs in drawn)
+    assert {inputs["state"] is None for inputs in drawn} == {True, False}
+
+
+def test_a_name_given_anew_is_no_scratch():
+    text = "def run(x, bias=None):\n    bias = x if bias is None else bias.clone()\n    bias += 1\n    return bias\n"
+    inputs = {"x": tensor("n"), "bias": tensor("n", optional=True)}
+    definition = define("anew", axes(n=None), inputs, {"y": tensor("n")}, text)
+    assert contract_of(definition).scratch == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "inputs", "holds"),
+    [
+        (axes(n=None, num_kv_heads=None, num_heads=12),
+         {"k": tensor("n num_kv_heads"), "q": tensor("n num_heads")},
+         lambda s: 12 % s["num_kv_heads"] == 0),
+        (axes(K=64, N=32, K_div_block=None, N_div_block=None),
+         {"s": tensor("K_div_block N_div_block"), "w": tensor("K N")},
+         lambda s: 64 % s["K_div_block"] == 0 and 64 * s["N_div_block"] == 32 * s["K_div_block"]),
+        (axes(n=None, scale_size=None),
+         {"x": tensor("n"), "scale_a": tensor("scale_size"), "b_scale": tensor("scale_size")},
+         lambda s: s["scale_size"] == 1),
+        (axes(n=None, num_experts=None, num_local_experts=8),
+         {"w": tensor("num_local_experts"), "x": tensor("n num_experts")},
+         lambda s: s["num_experts"] >= 8),
+    ],
+)  # fmt: skip
+def test_names_promise_what_no_constraint_states(sizes, inputs, holds):
+    definition = define("promised", sizes, inputs, {"y": tensor(" ".join(list(sizes)[:1]))}, NOTHING)
+    cases = edge_cases(definition, max_elements=1 << 14, limit=30)
+    assert len(cases) > 2
+    assert all(holds(case[0]) for case in cases)
