@@ -76,7 +76,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     making.env.update(solve(contract, {**_bound(making), **axes}))
     verify(contract, making.env)
     for name, spec in definition.inputs.items():
-        if name not in making.fixed and spec.optional and _left_out(contract, name, workload, recipe):
+        if name not in making.fixed and spec.optional and _left_out(making, name, workload):
             making.fixed[name] = None
         elif name in making.fixed and isinstance(making.fixed[name], torch.Tensor):
             _check_shape(making, name)
@@ -89,10 +89,17 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     return {name: making.made[name] for name in definition.inputs}
 
 
-def _left_out(contract: Contract, name: str, workload: Workload | None, recipe: Recipe) -> bool:
+def _left_out(making: _Making, name: str, workload: Workload | None) -> bool:
     if workload is not None:
         return name not in workload.inputs
-    return name in recipe.absent or name in contract.scratch
+    return name in making.contract.scratch or (name in making.recipe.absent and not _maps_rows(making, name))
+
+
+def _maps_rows(making: _Making, name: str) -> bool:
+    """Whether rows need to be told their sequence: there are more or fewer of them than rows of a table."""
+    if name not in making.plan.roles or making.plan.roles[name].kind != "batch_ids":
+        return False
+    return any(making.shape(table)[0] != making.shape(name)[0] for table in making.plan.of("page_table"))
 
 
 def _from_workload(definition: Definition, workload: Workload, root: Path | None, device: torch.device) -> Inputs:

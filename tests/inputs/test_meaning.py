@@ -233,11 +233,17 @@ def test_rows_belong_to_rows_of_the_table_that_they_look_up():
     looked = define(
         "looked", axes(num_rows=None, batch_size=None, width=None, max_len=None),
         {"scores": tensor("num_rows max_len"), "page_table": tensor("batch_size width", "int32"),
-         "lengths": tensor("num_rows", "int32"), "row_to_batch": tensor("num_rows", "int32")},
+         "lengths": tensor("num_rows", "int32"), "row_to_batch": tensor("num_rows", "int32", optional=True)},
         {"y": tensor("num_rows")}, NOTHING,
     )  # fmt: skip
     for sizes, inputs in every(looked):
-        assert all(0 <= row < sizes["batch_size"] for row in inputs["row_to_batch"].tolist())
+        own = inputs["row_to_batch"]
+        assert own is not None or sizes["num_rows"] == sizes["batch_size"]
+        assert own is None or all(0 <= row < sizes["batch_size"] for row in own.tolist())
+    for rows in (3, 4):
+        sizes = {"num_rows": rows, "batch_size": 3, "width": 2, "max_len": 8}
+        left_out = make_inputs(looked, sizes, Recipe(0, absent=frozenset({"row_to_batch"})))["row_to_batch"] is None
+        assert left_out == (rows == 3)  # a row is its own sequence then
 
 
 def test_bytes_that_hold_scales_are_no_huge_exponents():
