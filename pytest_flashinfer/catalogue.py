@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.data.dataset import DataSet
-from pytest_flashinfer.data.solution_forms import CONFIG
+from pytest_flashinfer.data.solution_forms import name_of
 from pytest_flashinfer.scope import smoke
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.options import Options, Scope
 
-SHOWN = 5  # solutions that a warning names
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -31,6 +29,20 @@ class Entry:
     path: Path
     mark: pytest.MarkDecorator
     lines: Lines  # of its file
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A solution file that cannot be read; `definition` is the one that it names or lies in the folder of, or `""`."""
+
+    path: Path
+    faults: tuple[Fault, ...]
+    definition: str
+
+    @property
+    def name(self) -> str:
+        """What it is called by."""
+        return name_of(self.path)
 
 
 class Catalogue:
@@ -78,7 +90,7 @@ class Catalogue:
 
     def broken(self, definition: Definition) -> set[str]:
         """Return the names of files that would be solutions of a definition, could they be read."""
-        return {loaded.path.stem for loaded in self.dataset.solutions_for(definition.name) if loaded.value is None}
+        return {name_of(loaded.path) for loaded in self.dataset.solutions_for(definition.name) if loaded.value is None}
 
     def workloads(self, path: Path, definition: Definition) -> dict[str, Workload]:
         """Return the valid workloads in scope by uuid, in the order of their sizes.
@@ -136,57 +148,10 @@ class Catalogue:
         lines = self.dataset.workloads(path)
         return self.dataset.root_of(lines[0].path) if lines else None
 
-    def refused(self) -> list[str]:
-        """Return why solutions that were named themselves, not by a folder of them, belong to no definition here."""
-        named = {place for place in self.options.solutions if place.is_file() or (place / CONFIG).is_file()}
-        faults = [fault for fault in self.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
-        return [str(fault) for fault in faults]
-
-    def unreadable(self) -> list[Fault]:
-        """Return the faults of solution files that cannot be read, and belong to no definition therefore."""
-        return self.dataset.unreadable_solutions()
-
-    def warnings(self, *, failing: bool = True) -> list[str]:
-        """Return what is not run although it was named: places without solutions, solutions without a definition.
-
-        `failing`: solutions that cannot be read fail as items of their own, so that nobody need be warned of them.
-        """
-        found = [loaded.path for loaded in self.dataset.solutions]
-        lines = [
-            f"--fib-solutions: no solution in {place}: a solution is a .json file, a folder with a config.toml,"
-            " or a .py module that says `definition = ...`"
-            for place in self.options.solutions
-            if not any(place == path or place in path.parents for path in found)
-        ]
-        known = set(self.unreadable()) if failing else set()
-        unknown = [fault for fault in self.dataset.unknown_solutions() if fault not in known]
-        unknown.sort(key=lambda fault: "did you mean" not in fault.message)
-        if unknown:
-            more = [f"and {len(unknown) - SHOWN} more"] if len(unknown) > SHOWN else []
-            lines.append("\n".join(["solutions that are not run:", *map(str, unknown[:SHOWN]), *more]))
-        without, stray = self.dataset.stray_workloads()
-        if without and stray:
-            lines.append(
-                f"{len(without)} definitions have no workloads, and {len(stray)} files belong to no definition, as"
-                f" {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
-            )
-        forgotten = self._without_workloads(set(without))
-        if forgotten and not stray:
-            others = f" and {len(forgotten) - 1} more" if len(forgotten) > 1 else ""
-            lines.append(
-                f"no workloads for {forgotten[0]}{others}: nothing but test_sizes runs solutions; name a file"
-                f" {forgotten[0]}.jsonl, in a folder workloads/ beside the definitions or in one given with"
-                " --fib-workloads"
-            )
-        return lines
-
-    def _without_workloads(self, names: set[str]) -> list[str]:
-        """Return the definitions with solutions where none has workloads; `names` have no file that is named so."""
-        asked = [name for name in self.dataset.names if self.dataset.solutions_for(name)]
-        if not set(asked) <= names:
-            return []
-        texts = (self.dataset.workload_text(path) for name in asked for path in self.dataset.names[name])
-        return [] if any(texts) else asked
+    def unreadable(self) -> list[Unreadable]:
+        """Return the solution files that cannot be read, whatever they are for."""
+        groups = self.dataset.unreadable_solutions().items()
+        return [Unreadable(loaded.path, loaded.faults, name) for name, group in groups for loaded in group]
 
 
 def _key(solution: Solution, taken: Container[str]) -> str:

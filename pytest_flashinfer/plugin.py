@@ -75,17 +75,16 @@ class FlashInferPlugin:
         self.session = session
         self.tracer: Tracer | None = None
         self._closed: list[str] = []
-        if not self._chosen(config):
+        self._failing: set[Path] = set()
+        if config.args_source is not pytest.Config.ArgsSource.ARGS:
+            from pytest_flashinfer.unreadable import Unread
+
+            config.pluginmanager.register(Unread(), "flashinfer-unread")
             folders = [str(path) for path in session.options.definitions]
             asked = any(dormant.from_line(config, option) is not None for option in declarations.DECLARATIONS)
             if not asked:
                 self._closed += _closed(config.args, folders, config.getini("norecursedirs"))
             config.args = folders if asked else _joined(config.args, folders)
-
-    @staticmethod
-    def _chosen(config: pytest.Config) -> bool:
-        """Whether the command line names what is to be collected."""
-        return config.args_source is pytest.Config.ArgsSource.ARGS
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
@@ -110,13 +109,12 @@ class FlashInferPlugin:
 
         return DefinitionFile.from_parent(parent, path=file_path)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Have solution files that nobody can read fail: without them, who reads an exit code would think they ran."""
-        if not self._chosen(session.config):
-            from pytest_flashinfer.unreadable import unreadable
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note which unreadable solutions fail in this run, be it in another part of it."""
+        from pytest_flashinfer.unreadable import failing
 
-            items += unreadable(session)
+        self._failing = failing(self.session.catalogue, items)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Give every check of `checks.py` its solutions and workloads."""
@@ -131,12 +129,14 @@ class FlashInferPlugin:
 
         Nobody should think that it ran, least of all who reads an exit code only. Raises pytest.UsageError.
         """
-        if not hasattr(session.config, "workerinput") and (refused := self.session.catalogue.refused()):
+        from pytest_flashinfer import omissions
+
+        catalogue = self.session.catalogue
+        if not hasattr(session.config, "workerinput") and (refused := omissions.refused(catalogue)):
             raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             try:
-                failing = not self._chosen(session.config)
-                for text in (*self._closed, *self.session.catalogue.warnings(failing=failing)):
+                for text in (*self._closed, *omissions.warnings(catalogue, self._failing)):
                     session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +9,10 @@ import pytest
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from pytest_flashinfer.catalogue import Catalogue
     from pytest_flashinfer.data.faults import Fault
 
 
@@ -31,12 +31,37 @@ class UnreadableSolution(pytest.Item):
         return first.path, None if first.line is None else first.line - 1, self.name
 
 
+class Unread:
+    """The hook that adds these items to a run."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Have solution files that nobody can read fail: without them, who reads an exit code would think they ran."""
+        items += unreadable(session)
+
+
 def unreadable(session: pytest.Session) -> Iterator[UnreadableSolution]:
-    """Yield an item for each solution file that belongs to no definition because it cannot be read."""
-    found = session.config.stash[SESSION].catalogue.unreadable()
-    for path, faults in groupby(found, key=lambda fault: fault.path):
+    """Yield an item for each solution file that belongs to no definition because it cannot be read.
+
+    Where nothing tells what it is for, the name of any definition finds it: it may be for that one.
+    """
+    catalogue = session.config.stash[SESSION].catalogue
+    names = catalogue.dataset.names
+    for each in catalogue.unreadable():
+        if each.definition in names:
+            continue  # its definition's test_schema says so
+        path = each.path
         place = path.relative_to(session.path).as_posix() if path.is_relative_to(session.path) else path.as_posix()
-        extra: dict[str, Any] = {"name": f"test_schema[{path.stem}]", "nodeid": f"{place}::test_schema"}
+        extra: dict[str, Any] = {"name": f"test_schema[{each.name}]", "nodeid": f"{place}::test_schema"}
         item: UnreadableSolution = UnreadableSolution.from_parent(session, **extra)
-        item.faults = list(faults)
+        item.faults = each.faults
+        item.extra_keyword_matches.update([each.definition] if each.definition else names)
         yield item
+
+
+def failing(catalogue: Catalogue, items: Iterable[pytest.Item]) -> set[Path]:
+    """Return the solution files that some of the items fail for because they cannot be read."""
+    own = {item.faults[0].path for item in items if isinstance(item, UnreadableSolution)}
+    checked = {item.path for item in items if getattr(item, "originalname", None) == "test_schema"}
+    named = catalogue.dataset.names
+    return own | {each.path for each in catalogue.unreadable() if checked.intersection(named.get(each.definition, ()))}

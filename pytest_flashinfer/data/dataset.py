@@ -178,14 +178,17 @@ class DataSet:
                 found.extend(loaded.faults)
         return unique(found)
 
-    def unreadable_solutions(self) -> list[Fault]:
-        """Say what is wrong with solutions that cannot be read, and neither say nor show by their folder what for.
+    def unreadable_solutions(self) -> dict[str, list[Loaded[Solution]]]:
+        """Give the solutions that cannot be read by the definition that they name or lie in the folder of, else `""`.
 
         A JSON object with nothing of a solution in it, as a package.json, is none.
         """
-        group = self._solutions_by_definition.get("", ())
-        meant = (each for each in group if not isinstance(each.raw, dict) or {"spec", "sources"} & each.raw.keys())
-        return [fault for loaded in meant for fault in loaded.faults]
+        found: dict[str, list[Loaded[Solution]]] = {}
+        for name, group in self._solutions_by_definition.items():
+            broken = [each for each in group if each.value is None and _is_meant(each.raw)]
+            if broken:
+                found[name] = broken
+        return found
 
     def _hint(self, name: str) -> str:
         for path in self._definition_files:
@@ -224,3 +227,8 @@ class DataSet:
             if other != loaded.path:
                 found.append(loaded.fault(("name",), f"name {loaded.value.name!r} is also that of {other}: rename one"))
         return found
+
+
+def _is_meant(raw: object) -> bool:
+    """Whether a document that cannot become a solution was meant as one."""
+    return not isinstance(raw, dict) or bool({"spec", "sources"} & raw.keys())

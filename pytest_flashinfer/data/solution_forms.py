@@ -27,6 +27,7 @@ MAX_SOURCE = 8 << 20
 MAX_CONFIG = 256 << 10
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
 _DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=(?:[ \t]*([\"'])([\w.-]+)\1)?", re.MULTILINE)
+_MEMBER = re.compile(r"([\"'])definition\1\s*:\s*([\"'])([\w.-]+)\2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def read_folder(folder: Path) -> Found:
     try:
         config = _plain(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return _toml_fault(path, str(error))
+        return replace(_toml_fault(path, str(error)), definition=_told(text))
     tables = {name: config.get(name, {}) for name in ("solution", "build")}
     for name, table in tables.items():
         if not isinstance(table, dict) or not table:
@@ -139,6 +140,23 @@ def is_solution_module(text: str) -> bool:
     return _DEFINITION.search(text) is not None
 
 
+def _told(text: str) -> str | None:
+    """Give the definition that Python or TOML names, also where it has no other sense."""
+    told = _DEFINITION.search(text)
+    return told[2] if told else None
+
+
+def told_in_json(text: str) -> str | None:
+    """Give the definition that the text of a JSON solution names, also where it is no JSON."""
+    told = _MEMBER.search(text)
+    return told[3] if told else None
+
+
+def name_of(path: Path) -> str:
+    """Name a solution that says nothing of itself by its file, or by the folder of its `config.toml`."""
+    return path.parent.name if path.name == CONFIG else path.stem
+
+
 def read_module(path: Path) -> Found:
     """Read a Python module with `definition = "<name>"` and a function `run`; nothing of it is run."""
     text, reason = read_text(path, MAX_SOURCE)
@@ -146,8 +164,7 @@ def read_module(path: Path) -> Found:
         return _broken(path, reason or "cannot be read")
     tree = parse_python(text)
     if isinstance(tree, BrokenSource):
-        told = _DEFINITION.search(text)
-        return replace(_broken(path, f"not Python: {tree.message}", tree.line), definition=told[2] if told else None)
+        return replace(_broken(path, f"not Python: {tree.message}", tree.line), definition=_told(text))
     said = _constants(tree)
     if not isinstance(said.get("definition"), str):
         return _broken(path, 'no module-level definition = "<name>": say which definition this solves', 1)

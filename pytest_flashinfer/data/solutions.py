@@ -10,7 +10,7 @@ from pytest_flashinfer.data.faults import Fault, Lines, Loaded, OneLine
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.places import Places
 from pytest_flashinfer.data.reader import Malformed, Reader
-from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, read_module
+from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, read_module, told_in_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def load_solution(path: Path) -> Loaded[model.Solution]:
 def _load_json(path: Path) -> Loaded[model.Solution]:
     document = read_json(path)
     if not document.readable:
-        return Loaded(None, path, document.faults, document.notes)
+        return Loaded(None, path, document.faults, document.notes, claim=told_in_json(document.text))
     wrong = sniff.wrong_kind(document.value, sniff.SOLUTION)
     if wrong:
         warning = Fault(path, 1, "", wrong, kind="warning")

@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "processes"])
 def test_a_broken_file_in_a_folder_fails_by_itself(pytester, repository, options):
     repository.solve("good")
-    pytester.path.joinpath("solutions/bad.json").write_text('{"name": "bad"\n "definition": "scale_add_h8"}')
+    pytester.path.joinpath("solutions/bad.json").write_text('{"name": "bad"\n "author": "me"}')
     result = pytester.runpytest_subprocess("--fib-solutions=solutions", "--junitxml=j.xml", "-k", "schema", *options)
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -84,3 +84,32 @@ def test_a_folder_of_definitions_that_pytest_does_not_enter_is_named(pytester, r
     result.stdout.fnmatch_lines(["*no definition in *definitions is collected: *norecursedirs*--fib-definitions=*"])
     result = pytester.runpytest_inprocess(f"--fib-definitions={place}/definitions", "-k", "schema")
     result.assert_outcomes(passed=1)
+
+
+BROKEN = {
+    "bad.json": '{"name": "bad", "definition": "scale_add_h8",',
+    "bad.py": 'definition = "scale_add_h8"\n\ndef run(x, w:\n',
+    "bad/config.toml": '[solution]\ndefinition = "scale_add_h8"\nname = \n',
+    "none.json": "{",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_no_choice_of_items_hides_it(pytester, repository, name):
+    repository.solve("good")
+    repository.write(f"solutions/{name}", BROKEN[name])
+    failed = pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "scale_add_h8 and schema")
+    assert failed.parseoutcomes()["failed"] == 1
+    failed.stdout.no_fnmatch_line("*solutions that are not run*")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only", "-k", "correct")
+    result.stdout.fnmatch_lines(["*solutions that are not run:*", f"*solutions/{name}:*: not *"])
+    two = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only", "--fib-shard=1/2")
+    two.stdout.no_fnmatch_line("*solutions that are not run*")
+
+
+def test_a_broken_file_for_a_definition_that_is_not_there_fails_by_itself(pytester, repository):
+    repository.solve("good")
+    repository.write("solutions/bad.json", BROKEN["bad.json"].replace("scale_add_h8", "scale_ad_h8"))
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "schema")
+    result.assert_outcomes(passed=1, failed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*unknown definition 'scale_ad_h8'; did you mean 'scale_add_h8'*"])

@@ -1,0 +1,81 @@
+"""What a run was given and does not run, said in lines: places with nothing in them, files that belong to nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.data.solution_forms import CONFIG
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from pytest_flashinfer.catalogue import Catalogue
+    from pytest_flashinfer.data.faults import Fault
+
+SHOWN = 5  # solutions that a warning names
+
+
+def refused(catalogue: Catalogue) -> list[str]:
+    """Return why solutions that were named themselves, not by a folder of them, belong to no definition here."""
+    named = {place for place in catalogue.options.solutions if place.is_file() or (place / CONFIG).is_file()}
+    faults = [fault for fault in catalogue.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
+    return [str(fault) for fault in faults]
+
+
+def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
+    """Yield what is not run although it was named.
+
+    `failing` are the files that an item of this run fails for, so that nobody need be warned of them.
+    """
+    found = [loaded.path for loaded in catalogue.dataset.solutions]
+    for place in catalogue.options.solutions:
+        if not any(place == path or place in path.parents for path in found):
+            yield (
+                f"--fib-solutions: no solution in {place}: a solution is a .json file, a folder with a config.toml,"
+                " or a .py module that says `definition = ...`"
+            )
+    unrun = [str(fault) for fault in _unrun(catalogue, failing)]
+    if unrun:
+        more = [f"and {len(unrun) - SHOWN} more"] if len(unrun) > SHOWN else []
+        yield "\n".join(["solutions that are not run:", *unrun[:SHOWN], *more])
+    yield from _workloads(catalogue)
+
+
+def _unrun(catalogue: Catalogue, failing: Collection[Path]) -> list[Fault]:
+    """Give the faults of solutions that no item is about, those first that a letter may put right."""
+    dataset = catalogue.dataset
+    broken = catalogue.unreadable()
+    told = {fault for each in broken for fault in each.faults if each.path in failing}
+    faults = [*dataset.unknown_solutions(), *(fault for each in broken for fault in each.faults)]
+    return sorted(
+        (fault for fault in dict.fromkeys(faults) if fault not in told),
+        key=lambda fault: "did you mean" not in fault.message,
+    )
+
+
+def _workloads(catalogue: Catalogue) -> Iterator[str]:
+    without, stray = catalogue.dataset.stray_workloads()
+    if without and stray:
+        yield (
+            f"{len(without)} definitions have no workloads, and {len(stray)} files belong to no definition, as"
+            f" {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
+        )
+    forgotten = _without_workloads(catalogue, set(without))
+    if forgotten and not stray:
+        others = f" and {len(forgotten) - 1} more" if len(forgotten) > 1 else ""
+        yield (
+            f"no workloads for {forgotten[0]}{others}: nothing but test_sizes runs solutions; name a file"
+            f" {forgotten[0]}.jsonl, in a folder workloads/ beside the definitions or in one given with"
+            " --fib-workloads"
+        )
+
+
+def _without_workloads(catalogue: Catalogue, names: set[str]) -> list[str]:
+    """Return the definitions with solutions where none has workloads; `names` have no file that is named so."""
+    dataset = catalogue.dataset
+    asked = [name for name in dataset.names if dataset.solutions_for(name)]
+    if not set(asked) <= names:
+        return []
+    texts = (dataset.workload_text(path) for name in asked for path in dataset.names[name])
+    return [] if any(texts) else asked
