@@ -33,7 +33,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A solution file that cannot be read; `definition` is the one that it names or lies in the folder of, or `""`."""
+    """A file or folder that cannot be read; `definition` is the one that it names or lies in the folder of, or `""`."""
 
     path: Path
     faults: tuple[Fault, ...]
@@ -152,6 +152,11 @@ class Catalogue:
         """Return the solution files that cannot be read, whatever they are for."""
         groups = self.dataset.unreadable_solutions().items()
         return [Unreadable(loaded.path, loaded.faults, name) for name, group in groups for loaded in group]
+
+    @cached_property
+    def closed(self) -> dict[Path, Unreadable]:
+        """The folders that cannot be looked into: of definitions, workloads or solutions."""
+        return {fault.path: Unreadable(fault.path, (fault,), "") for fault in self.dataset.closed_folders()}
 
 
 def _key(solution: Solution, taken: Container[str]) -> str:

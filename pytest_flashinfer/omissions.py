@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pytest_flashinfer.catalogue import Catalogue
     from pytest_flashinfer.data.faults import Fault
 
-SHOWN = 5  # solutions that a warning names
+SHOWN = 5  # files that a warning names
 
 
 def refused(catalogue: Catalogue) -> list[str]:
     """Return why solutions that were named themselves, not by a folder of them, belong to no definition here."""
     named = {place for place in catalogue.options.solutions if place.is_file() or (place / CONFIG).is_file()}
     faults = [fault for fault in catalogue.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
-    return [str(fault) for fault in faults]
+    return [str(fault) for fault in (*catalogue.dataset.something_else(), *faults)]
 
 
 def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
@@ -35,11 +35,26 @@ def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
                 f"--fib-solutions: no solution in {place}: a solution is a .json file, a folder with a config.toml,"
                 " or a .py module that says `definition = ...`"
             )
+    for place in catalogue.options.definitions:
+        if place.is_dir() and not any(place in path.parents for path in catalogue.dataset.definition_files()):
+            wanted = "a definition is a .json file with name, axes, inputs, outputs and reference"
+            yield f"no definition in {place}: {wanted}"
+    for place in catalogue.dataset.empty_workloads():
+        yield f"no workloads in {place}: they are lines of .jsonl files, each named after its definition"
+    closed = [str(fault) for each in catalogue.closed.values() if each.path not in failing for fault in each.faults]
+    if closed:
+        yield "\n".join(["folders of which nothing is run:", *_first(closed)])
     unrun = [str(fault) for fault in _unrun(catalogue, failing)]
     if unrun:
-        more = [f"and {len(unrun) - SHOWN} more"] if len(unrun) > SHOWN else []
-        yield "\n".join(["solutions that are not run:", *unrun[:SHOWN], *more])
+        yield "\n".join(["solutions that are not run:", *_first(unrun)])
+    if modules := [str(path) for path in catalogue.dataset.unused_modules()]:
+        yield "\n".join(["Python files that are not run, for they have no line `definition = ...`:", *_first(modules)])
     yield from _workloads(catalogue)
+
+
+def _first(lines: list[str]) -> list[str]:
+    """Give the first few lines, and how many there are beyond them."""
+    return [*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])]
 
 
 def _unrun(catalogue: Catalogue, failing: Collection[Path]) -> list[Fault]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from pytest_flashinfer.data.files import enter, reason_of
 from pytest_flashinfer.declarations import DECLARATIONS
 from pytest_flashinfer.dormant import from_ini, from_line
 from pytest_flashinfer.values import Unreadable
@@ -119,8 +120,12 @@ def _value(config: pytest.Config, option: Declaration) -> Any:
 
 def _existing(name: str, path: str | Path, base: Path) -> Path:
     found = base / Path(path).expanduser()
-    if not found.exists():
-        raise pytest.UsageError(f"--fib-{name}: {path} does not exist (looked in {base})")
+    try:
+        enter(found)
+    except (FileNotFoundError, NotADirectoryError):
+        raise pytest.UsageError(f"--fib-{name}: {path} does not exist (looked in {base})") from None
+    except OSError as error:
+        raise pytest.UsageError(f"--fib-{name}: {path} cannot be read: {reason_of(error)}") from None
     return found.resolve()
 
 
@@ -134,7 +139,7 @@ def _default_definitions(config: pytest.Config, named: tuple[Path, ...]) -> tupl
     invoked = config.invocation_params.dir
     for base in (invoked, config.rootpath):
         if (base / "definitions").is_dir():
-            return ((base / "definitions").resolve(),)
+            return (_existing("definitions", "definitions", base),)
     if not named:
         text = f"no definitions: there is no folder definitions/ in {invoked}; name one with --fib-definitions=PATH"
         raise pytest.UsageError(text)

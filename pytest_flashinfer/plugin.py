@@ -109,6 +109,10 @@ class FlashInferPlugin:
 
         return DefinitionFile.from_parent(parent, path=file_path)
 
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Pass by a folder that cannot be looked into: it fails as an item, which says what to do."""
+        return True if collection_path in self.session.catalogue.closed else None
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Note which unreadable solutions fail in this run, be it in another part of it."""

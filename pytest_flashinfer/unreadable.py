@@ -41,13 +41,13 @@ class Unread:
 
 
 def unreadable(session: pytest.Session) -> Iterator[UnreadableSolution]:
-    """Yield an item for each solution file that belongs to no definition because it cannot be read.
+    """Yield an item for each folder and each solution file that belongs to no definition because it cannot be read.
 
     Where nothing tells what it is for, the name of any definition finds it: it may be for that one.
     """
     catalogue = session.config.stash[SESSION].catalogue
     names = catalogue.dataset.names
-    for each in catalogue.unreadable():
+    for each in (*catalogue.unreadable(), *catalogue.closed.values()):
         if each.definition in names:
             continue  # its definition's test_schema says so
         path = each.path

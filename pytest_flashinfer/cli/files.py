@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import sniff
 from pytest_flashinfer.data.definitions import load_definition
-from pytest_flashinfer.data.discover import TRACE_SUFFIX, walk
-from pytest_flashinfer.data.files import read_text
+from pytest_flashinfer.data.discover import TRACE_SUFFIX, may_be_solution, walk
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
-from pytest_flashinfer.data.solution_forms import CONFIG, MAX_SOURCE, is_solution_module
+from pytest_flashinfer.data.solution_forms import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,27 +22,29 @@ MOST_LINES = 1000  # of which none says what it is
 Kinds = dict[str, list["Path"]]
 
 
-def sort_by_kind(paths: Iterable[Path]) -> Kinds:
-    """Sort files and all that lies below folders by the kind of record they hold."""
+def sort_by_kind(paths: Iterable[Path], closed: list[OSError] | None = None) -> Kinds:
+    """Sort files and all that lies below folders by the kind of record they hold.
+
+    Why a folder cannot be looked into is added to `closed`. Raises OSError where there is no such list.
+    """
     kinds: Kinds = defaultdict(list)
     for path in paths:
-        for file in _below(path):
+        for file in _below(path, closed):
             kinds[kind_of(file)].append(file)
     return kinds
 
 
-def _below(path: Path) -> Iterator[Path]:
+def _below(path: Path, closed: list[OSError] | None) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    for folder, names in walk(path, stop_at=CONFIG):
+    for folder, names in walk(path, CONFIG, closed):
         if CONFIG in names:
             yield folder
             yield from (folder / name for name in names if name.endswith(TRACE_SUFFIX))
             continue
         for name in names:
-            python = name.endswith(".py") and is_solution_module(read_text(folder / name, MAX_SOURCE)[0] or "")
-            if python or name.endswith((".json", ".jsonl")):
+            if may_be_solution(folder / name) if name.endswith(".py") else name.endswith((".json", ".jsonl")):
                 yield folder / name
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli import convert, merge, report, validate
 from pytest_flashinfer.data.faults import printable
+from pytest_flashinfer.data.files import reason_of
 from pytest_flashinfer.data.schema import NAMES, schema_text
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(str(error))
         return USAGE
     except OSError as error:
-        _say(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error))
+        _say(f"{error.filename}: {reason_of(error)}" if error.filename is not None else str(error))
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED

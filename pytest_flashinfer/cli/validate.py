@@ -10,7 +10,8 @@ from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, owner_of, sort_b
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
-from pytest_flashinfer.data.faults import Fault, unique, without_repeats
+from pytest_flashinfer.data.faults import Fault, cannot_enter, unique, without_repeats
+from pytest_flashinfer.data.files import enter
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
 from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.solution_rules import check_solution
@@ -28,18 +29,22 @@ FOLDERS = ("definitions", "solutions", "workloads")
 def run(paths: Sequence[Path], *, verbose: bool) -> int:
     """Print one line per fault and warning, then a count; return 1 where there is a fault."""
     for path in paths:
-        path.stat()  # raises for a path that does not exist, before anything is said of the others
+        enter(path)  # raises for a path that does not exist, before anything is said of the others
     homes = [path for path in paths if (path / FOLDERS[0]).is_dir()]
-    kinds = sort_by_kind(paths)
+    closed: list[OSError] = []
+    kinds = sort_by_kind(paths, closed)
+    files = sum(map(len, kinds.values()))
     dataset = _dataset(homes, kinds)
-    found = unique([*_dataset_problems(dataset), *_other_problems(kinds, paths)])
+    found = unique([*map(cannot_enter, closed), *_dataset_problems(dataset), *_other_problems(kinds, paths)])
+    if not files and not closed:  # a check of nothing has not passed
+        nothing = "nothing to check: there is no .json, .jsonl or .py record"
+        found = tuple(Fault(path, None, "", nothing) for path in paths)
     for fault in found:
         sys.stdout.write(f"{fault}\n" if fault.kind == "fault" else f"{fault.kind}: {fault}\n")
     if verbose:
         for line in _notes(dataset, kinds):
             sys.stdout.write(f"note: {line}\n")
     faults = sum(fault.kind == "fault" for fault in found)
-    files = sum(map(len, kinds.values()))
     sys.stderr.write(f"{_count(files, 'file')}: {_count(faults, 'fault')}, {_count(len(found) - faults, 'warning')}\n")
     return 1 if faults else 0
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover
-from pytest_flashinfer.data.faults import Fault, Loaded, unique
+from pytest_flashinfer.data.faults import Fault, Loaded, cannot_enter, unique
 from pytest_flashinfer.data.files import read_text
 from pytest_flashinfer.data.load import load_definition, load_solution, load_workloads
 from pytest_flashinfer.data.nearest import nearest
@@ -34,6 +34,8 @@ class DataSet:
         self.definition_paths = tuple(definitions)
         self.solution_paths = tuple(solutions)
         self.workload_paths = tuple(workloads)
+        self._closed: list[OSError] = []
+        self._others: list[Path] = []  # Python files in the folders of solutions
         self._definitions: dict[Path, Loaded[Definition]] = {}
         self._workloads: dict[Path, list[Loaded[Workload]]] = {}
         self._shared: dict[Path, dict[str, list[Loaded[Workload]]]] = {}
@@ -44,7 +46,7 @@ class DataSet:
 
     @cached_property
     def _definition_files(self) -> list[Path]:
-        return discover.definition_files(self.definition_paths)
+        return discover.definition_files(self.definition_paths, self._closed)
 
     def load(self, path: Path) -> Loaded[Definition]:
         """Read a definition file, once."""
@@ -126,7 +128,8 @@ class DataSet:
 
     @cached_property
     def _workload_index(self) -> dict[Path, dict[str, list[Path]]]:
-        return {place: discover.workload_files(place) for place in self.workload_paths if place.is_dir()}
+        places = (place for place in self.workload_paths if place.is_dir())
+        return {place: discover.workload_files(place, self._closed) for place in places}
 
     def root_of(self, workload_file: Path) -> Path:
         """Give the root of the data set, below which the stored tensors of a workload file lie."""
@@ -141,8 +144,32 @@ class DataSet:
     @cached_property
     def solutions(self) -> list[Loaded[Solution]]:
         """All solutions, also broken ones; files that are something else are left out."""
-        read = [load_solution(path) for path in discover.solution_files(self.solution_paths)]
-        return [loaded for loaded in read if loaded.value is not None or loaded.faults]
+        return [loaded for loaded in self._read_solutions if loaded.value is not None or loaded.faults]
+
+    @cached_property
+    def _read_solutions(self) -> list[Loaded[Solution]]:
+        files = discover.solution_files(self.solution_paths, self._closed, self._others)
+        return [load_solution(path) for path in files]
+
+    def something_else(self) -> list[Fault]:
+        """Say what JSON files are that were named as solutions and are none."""
+        named = set(self.solution_paths)
+        return [fault for loaded in self._read_solutions if loaded.path in named for fault in _no_solution(loaded)]
+
+    def unused_modules(self) -> list[Path]:
+        """List the Python files in the folders of solutions that name no definition, and are no solution's sources."""
+        values = ((each.path.parent, each.value) for each in self.solutions if each.value is not None)
+        used = {folder / source.path for folder, value in values for source in value.sources}
+        return [path for path in self._others if path not in used]
+
+    def closed_folders(self) -> tuple[Fault, ...]:
+        """Say which folders cannot be looked into, and why."""
+        _ = self._definition_files, self._workload_index, self.solutions
+        return unique(cannot_enter(error) for error in self._closed)
+
+    def empty_workloads(self) -> list[Path]:
+        """List the folders of workloads that hold none."""
+        return [place for place, index in self._workload_index.items() if not index]
 
     @cached_property
     def _solutions_by_definition(self) -> dict[str, list[Loaded[Solution]]]:
@@ -227,6 +254,10 @@ class DataSet:
             if other != loaded.path:
                 found.append(loaded.fault(("name",), f"name {loaded.value.name!r} is also that of {other}: rename one"))
         return found
+
+
+def _no_solution(loaded: Loaded[Solution]) -> tuple[Fault, ...]:
+    return loaded.warnings if loaded.value is None and not loaded.faults else ()
 
 
 def _is_meant(raw: object) -> bool:

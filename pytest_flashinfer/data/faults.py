@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+from pytest_flashinfer.data.files import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 T = TypeVar("T")
 FaultKind = Literal["fault", "warning", "skip"]
@@ -48,6 +50,11 @@ class Fault:
     def __str__(self) -> str:
         place = ":".join(printable(str(part)) for part in (self.path, self.line, self.column) if part is not None)
         return ": ".join(part for part in (place, self.where, self.message) if part)
+
+
+def cannot_enter(error: OSError) -> Fault:
+    """Say that a folder cannot be looked into."""
+    return Fault(Path(error.filename), None, "", f"cannot be read: {reason_of(error)}")
 
 
 class Lines(Protocol):

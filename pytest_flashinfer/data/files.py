@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,20 @@ def refuse(path: Path) -> str | None:
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """Say what the operating system said, without the path: a fault names it already."""
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+    """Say what the operating system said, without the path: a fault names it already; and what to do about it."""
+    reason = (isinstance(error, OSError) and error.strerror) or str(error)
+    return f"{reason}: let this user read it, as with chmod a+rX" if isinstance(error, PermissionError) else reason
+
+
+def enter(path: Path) -> None:
+    """See that a path is there and, where it is a folder, that its files can be found. Raises OSError."""
+    if stat.S_ISDIR(path.stat().st_mode):
+        with os.scandir(path):
+            pass
+        try:
+            os.stat(os.path.join(path, os.curdir))  # noqa: PTH116, PTH118 - pathlib drops the dot
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, str(path)) from None
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes | str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.data.schema import NAMES
+from tests import powerless
 from tests.cli.test_convert import FORMS, PLAIN, SOLUTION
 from tests.data import samples
 
@@ -210,3 +211,38 @@ def test_a_name_cannot_end_the_line_that_tells_of_it(tmp_path, capsys):
     assert "a\\n::error::x\\x1b[2J.json:1" in told
     assert not [line for line in told.splitlines() if line.startswith("::")]
     assert "\x1b" not in told
+
+
+@pytest.mark.parametrize("name", ["", "a.txt", "deep/b.md"])
+def test_a_check_of_nothing_has_not_passed(tmp_path, capsys, name):
+    if name:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    code, lines, said = validate(capsys, tmp_path)
+    assert code == 1
+    assert lines == [f"{tmp_path}: nothing to check: there is no .json, .jsonl or .py record"]
+    assert said == "0 files: 1 fault, 0 warnings\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "mode"),
+    [("solutions/mine.py", 0), ("solutions/deep", 0), ("definitions/gemm", 0), ("workloads/gemm", 0o600)],
+)
+def test_what_may_not_be_read_is_a_fault(dataset, place, mode):
+    path = dataset / place
+    path.parent.mkdir(exist_ok=True)
+    path.touch() if path.suffix else path.mkdir(exist_ok=True)
+    before = path.stat().st_mode
+    path.chmod(mode)
+    done = powerless.run(dataset.parent, "pytest_flashinfer", "validate", "data")
+    path.chmod(before)
+    assert done.returncode == 1, done.stderr
+    assert f"data/{place}: cannot be read: Permission denied: {powerless.ADVICE}" in done.stdout.splitlines()
+
+
+def test_a_folder_that_is_named_and_may_not_be_read_is_an_error_of_usage(dataset):
+    (dataset / "solutions").chmod(0)
+    done = powerless.run(dataset, "pytest_flashinfer", "validate", "solutions")
+    (dataset / "solutions").chmod(0o755)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: solutions: Permission denied: {powerless.ADVICE}\n"

@@ -1,0 +1,44 @@
+"""A folder with nothing in it that could run is named: a run of nothing must not look like one of something."""
+
+import json
+
+import pytest
+
+from .repository import GOOD
+
+
+def test_a_folder_without_definitions(pytester, repository):
+    pytester.path.joinpath("empty").mkdir()
+    result = pytester.runpytest_inprocess("--fib-definitions=empty")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["*no definition in *empty: a definition is a .json file with name, axes, inputs*"])
+
+
+def test_a_folder_without_workloads(pytester, repository):
+    repository.write("empty/scale_add_h8.json", "{}")
+    result = pytester.runpytest_inprocess("--fib-workloads=empty", "-k", "schema")
+    result.stdout.fnmatch_lines(["*no workloads in *empty: they are lines of .jsonl files*"])
+
+
+def test_python_that_names_no_definition(pytester, repository):
+    path = repository.solve("good")
+    solution = json.loads(path.read_text())
+    solution["sources"] += [{"path": "helper.py", "content": "", "extra": 1}]
+    path.write_text(json.dumps(solution))
+    path.with_name("helper.py").write_text("")
+    for name in ("_own.py", "conftest.py", "test_mine.py", "mine.py", "deep/other.py"):
+        repository.write(f"solutions/{name}", GOOD)
+    repository.write("solutions/kit/config.toml", '[solution]\ndefinition = "scale_add_h8"\n[build]\nlanguage="python"')
+    repository.write("solutions/kit/main.py", GOOD)
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only")
+    result.stdout.fnmatch_lines(
+        ["*Python files that are not run*`definition = ...`:", "*solutions/mine.py", "*solutions/deep/other.py"],
+        consecutive=True,
+    )
+    assert str(result.stdout).count("solutions/") == 2
+
+
+def test_a_definition_in_place_of_a_solution(pytester, repository):
+    result = pytester.runpytest_inprocess("--fib-solutions=definitions/elementwise/scale_add_h8.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --fib-solutions: *scale_add_h8.json:1: this is a definition, not a solution*"])
