@@ -11,6 +11,7 @@ from pytest_flashinfer.data.model import Environment
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_flashinfer.catalogue import Unreadable
     from pytest_flashinfer.data.calls import KernelCalls
     from pytest_flashinfer.data.model import Definition, Solution, Workload
     from pytest_flashinfer.report.held import Held, HeldTraces
@@ -107,12 +108,19 @@ class Records:
 
         results = results_of(terminalreporter)
         if target is not None:
-            documents = benchmark.documents(results, self.session.device.name, self._agent_traces())
+            device = self.session.device.name
+            documents = benchmark.documents(results, device, self._agent_traces())
+            documents += benchmark.of_unreadable(self._unreadable(), device)
             terminalreporter.write_line(self._written(target, documents))
         if self.calls:
             terminalreporter.write_sep("=", "models")
             for line in calls.lines(self.calls, results, self.session.catalogue.dataset.names):
                 terminalreporter.write_line(line)
+
+    def _unreadable(self) -> list[Unreadable]:
+        """Return the solution files that cannot be read: whatever is chosen to run, none of them did. Once of shards."""
+        shard = self.session.options.shard
+        return self.session.catalogue.unreadable() if shard is None or shard[0] == 1 else []
 
     def _written(self, target: Path, documents: list[dict[str, Any]]) -> str:
         from pytest_flashinfer.report import benchmark

@@ -262,4 +262,4 @@ def _no_solution(loaded: Loaded[Solution]) -> tuple[Fault, ...]:
 
 def _is_meant(raw: object) -> bool:
     """Whether a document that cannot become a solution was meant as one."""
-    return not isinstance(raw, dict) or bool({"spec", "sources"} & raw.keys())
+    return not isinstance(raw, dict) or bool({"definition", "spec", "sources"} & raw.keys())

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_flashinfer.catalogue import Unreadable
     from pytest_flashinfer.report.results import Result
 
 MESSAGE_CHARACTERS = 20_000
+UNKNOWN = "unknown"  # the author, and the definition where nothing names one, of a file that cannot be read
 
 
 def documents(
@@ -62,6 +64,21 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
         "max_diff": max(errors, default=0.0),
         "workloads": len(timed),
     }
+
+
+def of_unreadable(files: Iterable[Unreadable], device: str) -> list[dict[str, Any]]:
+    """Return the records of solution files that nobody can read: what was tried is told from what never came."""
+    return [
+        {
+            "device": {"name": device},
+            "kernel_id": each.definition or UNKNOWN,
+            "source": UNKNOWN,
+            "solution": each.name,
+            "compiled": False,
+            "compile_error": "\n".join(map(str, each.faults))[:MESSAGE_CHARACTERS],
+        }
+        for each in sorted(files, key=lambda each: (each.definition or UNKNOWN, each.name, each.path))
+    ]
 
 
 def mean(values: Iterable[float | None]) -> float:

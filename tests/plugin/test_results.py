@@ -6,11 +6,20 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from pytest_flashinfer.cli.main import main
 
 from .repository import GOOD, QUICK, WRONG
 
 BROKEN = "def run(x, w:\n    return x\n"
+
+UNREADABLE = {
+    "brace.json": '{"name": "z", "definition": "scale_add_h8",',
+    "table/config.toml": '[solution]\ndefinition = "scale_add_h8"\n[build\n',
+    "paren.py": 'definition = "scale_ad_h8"\n\n\ndef run(x, w:\n',
+    "none.json": "{",
+}
 
 
 def read(repository, name="results.jsonl"):
@@ -74,3 +83,34 @@ def test_an_interrupted_run_writes_what_it_has(repository):
         assert run.wait(60) == 2, output
     assert "KeyboardInterrupt" in output
     assert [each["solution"] for each in read(repository)] == ["good"]
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1"), ("--fib-shard=1/2",)], ids=["alone", "processes", "shard"])
+def test_a_file_that_cannot_be_read_is_told_from_one_that_never_came(repository, options):
+    for name, text in UNREADABLE.items():
+        repository.write(f"solutions/{name}", text)
+    repository.run("-k", "schema", "--fib-results=results.jsonl", *options)
+    found = {each["solution"]: each for each in read(repository)}
+    assert {name: each["kernel_id"] for name, each in found.items()} == {
+        "brace": "scale_add_h8",
+        "table": "scale_add_h8",
+        "paren": "scale_ad_h8",
+        "none": "unknown",
+    }
+    for name, each in found.items():
+        assert each["compiled"] is False
+        assert f"solutions/{name}" in each["compile_error"]
+    assert main(["validate", str(repository.root / "results.jsonl")]) == 0
+
+
+def test_the_other_part_of_a_run_leaves_it_to_the_first(repository):
+    repository.write("solutions/none.json", "{")
+    repository.run("-k", "schema", "--fib-results=results.jsonl", "--fib-shard=2/2")
+    assert read(repository) == []
+
+
+def test_a_file_that_is_named_and_cannot_be_read_is_in_there_too(repository, pytester):
+    path = repository.write("none.json", "{")
+    result = pytester.runpytest_inprocess(f"--fib-solutions={path}", "--fib-device=cpu", "--fib-results=results.jsonl")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert [each["solution"] for each in read(repository)] == ["none"]
