@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from pytest_flashinfer.data.files import enter, reason_of
+from pytest_flashinfer.data.nearest import none_of
 from pytest_flashinfer.declarations import DECLARATIONS
 from pytest_flashinfer.dormant import from_ini, from_line
 from pytest_flashinfer.values import Unreadable
@@ -111,7 +112,7 @@ def _value(config: pytest.Config, option: Declaration) -> Any:
     if option.ini != "string":
         return ini
     if option.choices and ini not in option.choices:
-        raise pytest.UsageError(f"ini key {option.key}: {ini!r} is none of {', '.join(option.choices)}")
+        raise pytest.UsageError(f"ini key {option.key}: {none_of(ini, option.choices)}")
     try:
         return option.parse(ini)
     except Unreadable as error:

@@ -118,7 +118,7 @@ class Records:
                 terminalreporter.write_line(line)
 
     def _unreadable(self) -> list[Unreadable]:
-        """Return the solution files that cannot be read: whatever is chosen to run, none of them did. Once of shards."""
+        """Return the solution files that cannot be read: none of them ran, whatever was chosen to run."""
         shard = self.session.options.shard
         return self.session.catalogue.unreadable() if shard is None or shard[0] == 1 else []
 

@@ -193,6 +193,9 @@ def _extra(site: _Site) -> _Mend | None:
     if site.here in "{[":
         message = "a second document starts here: a file holds one document (a .jsonl file one per line)"
         return _Mend(site.at, message)
+    if site.here == ":" and site.text.lstrip().startswith('"'):
+        start = len(site.text) - len(site.text.lstrip())
+        return _Mend(start, "'{' is missing at the start, before the first key", (start, start, "{"))
     message = "there is text after the end of the document: remove it"
     return _Mend(site.at, message, (site.at, len(site.text), ""))
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 _MOST_NAMES = 500
 _LONGEST = 100  # characters: comparing takes the product of two lengths
@@ -19,3 +19,9 @@ def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str | None:
         return None
     found = get_close_matches(word, short, 1, alike)
     return found[0] if found else None
+
+
+def none_of(word: str, words: Sequence[str]) -> str:
+    """Say that a word is none of those that are allowed, and which one may have been meant."""
+    near = nearest(word.lower(), words)
+    return f"{word!r} is none of {', '.join(words)}{f'; did you mean {near!r}?' if near else ''}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_flashinfer.data.nearest import none_of
+
 if TYPE_CHECKING:
     from pytest_flashinfer.data.faults import JsonPath
 
@@ -63,7 +65,7 @@ class Reader:
         """Take a required word. Raises Malformed."""
         value = self.need(key, str)
         if value not in choices:
-            raise self.fail(key, f"{value!r} is none of {', '.join(choices)}")
+            raise self.fail(key, none_of(value, choices))
         return value
 
     def number(self, key: str) -> float | None:

@@ -6,11 +6,11 @@ import ast
 import os
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_flashinfer.data.faults import Fault
+from pytest_flashinfer.data.faults import Fault, JsonPath, Lines, OneLine
 from pytest_flashinfer.data.files import read_text
 from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, returns_value
 
@@ -30,6 +30,20 @@ _DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=(?:[ \t]*([\"'])([\w.-]+)
 _MEMBER = re.compile(r"([\"'])definition\1\s*:\s*([\"'])([\w.-]+)\2")
 
 
+class KeyLines(OneLine):
+    """Where the keys of a `config.toml` stand: each is the first thing on a line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def __call__(self, where: JsonPath) -> int:
+        """Give the line of a key of its tables; the first line for all that is not in the file, as sources are not."""
+        keys = () if "sources" in where else (re.escape(key) for key in reversed(where) if isinstance(key, str))
+        found = (re.search(rf"^[ \t]*[\"']?{key}[\"']?[ \t]*=", self.text, re.MULTILINE) for key in keys)
+        return next((self.text.count("\n", 0, match.start()) + 1 for match in found if match), self.line)
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """The document that a solution comes to, `None` where `faults` say why there is none."""
@@ -39,6 +53,7 @@ class Found:
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
     definition: str | None = None  # whom it is for, as far as one can tell of a file that is broken
+    lines: Lines = field(default_factory=OneLine, compare=False)
 
 
 def _broken(path: Path, message: str, line: int | None = None, column: int | None = None) -> Found:
@@ -67,7 +82,7 @@ def read_folder(folder: Path) -> Found:
     rest = {key: value for key, value in tables["solution"].items() if key not in _KNOWN}
     others = {key: value for key, value in config.items() if key not in tables}
     raw |= {"spec": dict(tables["build"]), "sources": sources, **rest, **others}
-    return Found(path, raw, tuple(faults), tuple(notes))
+    return Found(path, raw, tuple(faults), tuple(notes), lines=KeyLines(text))
 
 
 def _defaults(raw: dict[str, Any], name: str) -> list[str]:

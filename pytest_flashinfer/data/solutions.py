@@ -6,13 +6,14 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data import model, schema, sniff
-from pytest_flashinfer.data.faults import Fault, Lines, Loaded, OneLine
+from pytest_flashinfer.data.faults import Fault, Lines, Loaded
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.places import Places
 from pytest_flashinfer.data.reader import Malformed, Reader
 from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, read_module, told_in_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LANGUAGES = ("python", "triton", "cuda", "cpp", "tilelang", "cutedsl", "cutlass", "cutile")
@@ -39,7 +40,7 @@ def load_solution(path: Path) -> Loaded[model.Solution]:
         return _load_json(path)
     if found.raw is None:
         return Loaded(None, found.path, found.faults, found.notes, claim=found.definition)
-    return _finish(found, OneLine())
+    return _finish(found, found.lines)
 
 
 def _load_json(path: Path) -> Loaded[model.Solution]:
@@ -57,7 +58,7 @@ def _finish(found: Found, places: Lines) -> Loaded[model.Solution]:
     raw: dict[str, Any] = found.raw or {}
     notes = [*found.notes, *_settle(raw)]
     result: Loaded[model.Solution] = Loaded(None, found.path, lines=places, raw=raw)
-    faults = list(found.faults)
+    faults = [*found.faults, *_one_colon(result)]
     value = None
     try:
         value = build(raw)
@@ -85,11 +86,21 @@ def _settle(raw: dict[str, Any]) -> list[str]:
         spec["target_hardware"] = [spec["target_hardware"]]
         notes.append("target_hardware: one name read as a list of one")
     entry, paths = spec.get("entry_point"), _source_paths(raw)
-    if isinstance(entry, str) and entry and "::" not in entry:
+    if isinstance(entry, str) and entry and ":" not in entry:
         file = paths[0] if len(paths) == 1 else "main.py"
         spec["entry_point"] = f"{file}::{entry}"
         notes.append(f"entry_point {entry!r} names no file: read as {spec['entry_point']!r}")
     return notes
+
+
+def _one_colon(loaded: Loaded[model.Solution]) -> Iterator[Fault]:
+    """Say how an entry point is written that has one colon in the middle, as Python's own have."""
+    spec = loaded.raw.get("spec")
+    entry = spec.get("entry_point") if isinstance(spec, dict) else None
+    file, colon, function = entry.partition(":") if isinstance(entry, str) else ("", "", "")
+    if colon and file.strip() and ":" not in function:
+        meant = f"{file.strip()}::{function.strip() or '<function>'}"
+        yield loaded.fault(("spec", "entry_point"), f"{entry!r} has one colon: write {meant}")
 
 
 def _one_language(spec: dict[str, Any]) -> list[str]:

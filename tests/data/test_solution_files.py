@@ -88,6 +88,11 @@ RULES = {
     "language": (spec(language="pythn"), "spec.language", "did you mean 'python'?"),
     "no entry point": (spec(entry_point=...), "spec", "missing key 'entry_point': '<file>::<function>'"),
     "empty function": (spec(entry_point="main.py:: "), "spec.entry_point", "names no function"),
+    "one colon": (
+        spec(entry_point="main.py:run"),
+        "spec.entry_point",
+        "'main.py:run' has one colon: write main.py::run",
+    ),
     "entry file": (
         spec(entry_point="mian.py::run"),
         "spec.entry_point",
@@ -305,3 +310,11 @@ def test_what_has_no_such_form(tmp_path):
         module_text(load(tmp_path, samples.changed(samples.GOOD, sources=samples.GOOD["sources"] * 2)).value)
     with pytest.raises(CannotWriteError, match="a module's entry is 'run'"):
         module_text(load(tmp_path, spec(entry_point="main.py::go")).value)
+
+
+def test_faults_of_a_folder_are_at_the_lines_of_its_config(tmp_path):
+    head = '[solution]\ndefinition = "d"\n\n[build]\n'
+    (tmp_path / "config.toml").write_text(head + 'language = "pythn"\n  entry_point = "main.py:run"\n')
+    (tmp_path / "main.py").write_text(CODE)
+    found = {fault.where: fault.line for fault in check_solution(load_solution(tmp_path))}
+    assert found == {"spec.language": 5, "spec.entry_point": 6}

@@ -236,3 +236,10 @@ def test_a_place_without_solutions_is_said(pytester, repository, kernels):
     result = kernels("-k", "test_schema", "--fib-solutions=empty")
     result.assert_outcomes(passed=1, deselected=4, warnings=1)
     result.stdout.fnmatch_lines([f"*--fib-solutions: no solution in {repository.root}/empty:*"])
+
+
+def test_a_slip_of_the_pen_in_an_ini_key_is_told(pytester, repository):
+    pytester.makeini("[pytest]\nfib_scope = ful\nfib_definitions = definitions")
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: ini key fib_scope: 'ful' is none of *; did you mean 'full'?"])
