@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.solution_forms import CONFIG
+from pytest_flashinfer.options import workloads_beside
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -39,7 +40,8 @@ def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
         if place.is_dir() and not any(place in path.parents for path in catalogue.dataset.definition_files()):
             wanted = "a definition is a .json file with name, axes, inputs, outputs and reference"
             yield f"no definition in {place}: {wanted}"
-    for place in catalogue.dataset.empty_workloads():
+    beside = set(map(workloads_beside, catalogue.options.definitions))  # which nobody asked for
+    for place in (each for each in catalogue.dataset.empty_workloads() if each not in beside):
         yield f"no workloads in {place}: they are lines of .jsonl files, each named after its definition"
     closed = [str(fault) for each in catalogue.closed.values() if each.path not in failing for fault in each.faults]
     if closed:

@@ -74,7 +74,7 @@ def read(config: pytest.Config) -> Options:
     values["definitions"] = places = values["definitions"] or _default_definitions(config, named)
     values["definitions"] += tuple(file for file in named if not {file, *file.parents} & set(places))
     if not values["workloads"]:
-        values["workloads"] = tuple(dict.fromkeys(filter(None, map(_workloads_beside, values["definitions"]))))
+        values["workloads"] = tuple(dict.fromkeys(filter(None, map(workloads_beside, values["definitions"]))))
     if values["seed"] is None:
         drawn = getattr(config, "workerinput", {}).get("fib_seed")  # in the processes of pytest-xdist
         values["seed"] = secrets.randbits(32) if drawn is None else drawn
@@ -147,7 +147,7 @@ def _default_definitions(config: pytest.Config, named: tuple[Path, ...]) -> tupl
     return ()
 
 
-def _workloads_beside(definitions: Path) -> Path | None:
+def workloads_beside(definitions: Path) -> Path | None:
     """Return the folder workloads/ of the data set that a definition folder or file belongs to."""
     for base in (definitions, *definitions.parents[:LEVELS]):
         if (base / "workloads").is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_flashinfer import omissions
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.options import Options
 from tests.plugin.repository import RANDOM, Repository
@@ -14,6 +15,10 @@ def catalogue(root, *, scope="full", solutions=("solutions",)):
     places = {name: (root / name,) for name in ("definitions", "workloads")}
     places["solutions"] = tuple(root / place for place in solutions)
     return Catalogue(Options(**values | places), scope)
+
+
+def said_of(root, **places):
+    return list(omissions.warnings(catalogue(root, **places), ()))
 
 
 @pytest.fixture
@@ -80,27 +85,27 @@ def test_a_saved_failure_is_in_scope_whatever_the_scope(repository):
 @pytest.mark.parametrize("place", ["solutions", "solutions/empty"])
 def test_a_place_without_a_solution_is_said(repository, place):
     repository.write("solutions/empty/notes.txt", "nothing")
-    [text] = catalogue(repository.root, solutions=(place,)).warnings()
+    [text] = said_of(repository.root, solutions=(place,))
     assert text.startswith(f"--fib-solutions: no solution in {repository.root / place}: a solution is a .json file")
 
 
 def test_only_the_empty_place_is_said(repository):
     repository.solve("v1")
     repository.write("empty/notes.txt", "nothing")
-    [text] = catalogue(repository.root, solutions=("solutions", "empty")).warnings()
+    [text] = said_of(repository.root, solutions=("solutions", "empty"))
     assert str(repository.root / "empty") in text
 
 
 def test_nothing_is_said_where_all_is_well(repository):
     repository.solve("v1")
-    assert catalogue(repository.root).warnings() == []
-    assert catalogue(repository.root, solutions=()).warnings() == []
+    assert said_of(repository.root) == []
+    assert said_of(repository.root, solutions=()) == []
 
 
 def test_solutions_of_unknown_definitions_are_said_once(repository):
     for number in range(9):
         repository.solve(f"v{number}", of="scale_ad_h8" if number == 8 else "nothing_like_it")
-    [text] = catalogue(repository.root).warnings()
+    [text] = said_of(repository.root)
     first, nearest, *_, last = text.splitlines()
     assert first == "solutions that are not run:"
     assert "did you mean 'scale_add_h8'" in nearest
@@ -111,7 +116,7 @@ def test_workloads_that_belong_to_nothing_are_said_where_a_definition_has_none(r
     repository.solve("v1")
     file = next((repository.root / "workloads").rglob("*.jsonl"))
     file.rename(file.with_name("cases.jsonl"))
-    [text] = catalogue(repository.root).warnings()
+    [text] = said_of(repository.root)
     assert text.startswith("1 definitions have no workloads, and 1 files belong to no definition")
     assert "cases.jsonl: name a file after the definition, as scale_add_h8.jsonl" in text
 
@@ -121,8 +126,8 @@ def test_workloads_that_are_nowhere_are_said(repository):
     file = next((repository.root / "workloads").rglob("*.jsonl"))
     text = file.read_text()
     file.unlink()
-    [said] = catalogue(repository.root).warnings()
+    [said] = said_of(repository.root)
     assert said.startswith("no workloads for scale_add_h8: nothing but test_sizes runs solutions; name a file")
-    assert catalogue(repository.root, solutions=()).warnings() == [], "nobody would use them"
+    assert said_of(repository.root, solutions=()) == [], "nobody would use them"
     (repository.path.parent / "workload.jsonl").write_text(text)
-    assert catalogue(repository.root).warnings() == [], "beside the definition, as one of the dialects has it"
+    assert said_of(repository.root) == [], "beside the definition, as one of the dialects has it"
