@@ -13,7 +13,7 @@ import pytest
 from pytest_flashinfer.report.baseline import Baseline, BaselineError, Compared, compare, interval, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.options import Options
@@ -75,6 +75,12 @@ class Gates:
         self._shares = _both(options.threshold, options.ini_threshold, "--fib-threshold", "fib_threshold")
         self._path, self._card = options.baseline, card
         self.baseline  # noqa: B018 - a file that cannot be read ends the run before it starts
+
+    @property
+    def patterns(self) -> Iterator[tuple[str, str]]:
+        """The names of definitions and op_types that the command line gives numbers for, each after its switch."""
+        for switch, (line, _) in (("--fib-min-speedup", self._speedups), ("--fib-threshold", self._shares)):
+            yield from ((switch, pattern) for pattern, _ in line.rules)
 
     @cached_property
     def baseline(self) -> Baseline | None:

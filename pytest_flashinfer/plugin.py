@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_flashinfer import actions, fixtures, options
     from pytest_flashinfer.benchmarking import Benchmarks
     from pytest_flashinfer.distribution import Distribution
+    from pytest_flashinfer.idle import Idle
     from pytest_flashinfer.recording import Records
     from pytest_flashinfer.reporting import HtmlReport
     from pytest_flashinfer.session import FibSession
@@ -52,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
+    config.pluginmanager.register(Idle(session), "flashinfer-idle")
     if settings.report is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(HtmlReport(session, settings.report), "flashinfer-report")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
@@ -203,7 +205,8 @@ class FlashInferPlugin:
 
         notes.summary(terminalreporter)
         terminal.summary(terminalreporter)
-        verdicts.summary(terminalreporter)
+        if self.session.options.baseline is not None:
+            verdicts.summary(terminalreporter)
         if self.tracer is not None and self.tracer.lost:
             terminalreporter.write_line(self.session.lose(self.tracer.lost))
 

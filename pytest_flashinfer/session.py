@@ -89,9 +89,14 @@ class FibSession:
     @property
     def runs_items(self) -> bool:
         """Whether this process runs items itself, rather than to list them or to have others run them."""
+        controls_others = getattr(self.config.option, "dist", "no") != "no" and not hasattr(self.config, "workerinput")
+        return not (self.lists_only or controls_others)
+
+    @property
+    def lists_only(self) -> bool:
+        """Whether items are shown, and none is run."""
         option = self.config.option
-        controls_others = getattr(option, "dist", "no") != "no" and not hasattr(self.config, "workerinput")
-        return not (option.collectonly or option.setuponly or option.setupplan or controls_others)
+        return bool(option.collectonly or option.setuponly or option.setupplan)
 
     @cached_property
     def keyword(self) -> Keyword:

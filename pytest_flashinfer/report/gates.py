@@ -15,14 +15,21 @@ if TYPE_CHECKING:
     from pytest_flashinfer.report.results import Result
 
 _ORDER = ("SLOWER", "UNDECIDED", "FASTER", "SAME")
+_GOOD = frozenset(_ORDER[2:])  # of which a quiet run says nothing
 
 
 def lines(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
-    """Yield verdicts and lines, the worst first; nothing where nothing was compared."""
-    compared = [(each.compared.partition(":")[0], each) for each in results if each.compared]
+    """Yield verdicts and lines, the worst first, for the timings of a run that has a baseline.
+
+    Without a verdict are the lines that count: the verdicts, and what the baseline has where it lacks some.
+    """
+    timed = [each for each in results if each.timed]
+    compared = [(each.compared.partition(":")[0], each) for each in timed if each.compared]
     counts = Counter(verdict for verdict, _ in compared)
     if counts:
         yield "", ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
+    if len(compared) < len(timed):
+        yield "", f"{len(compared)} of {len(timed)} timings are in the baseline"
     for wanted in _ORDER[:-1]:
         for verdict, each in compared:
             if verdict == wanted:
@@ -31,10 +38,15 @@ def lines(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
 
 
 def summary(reporter: pytest.TerminalReporter) -> None:
-    """Write the verdicts, unless the run is quiet or compared nothing."""
-    found = list(lines(results_of(reporter)))
-    if not found or reporter.verbosity < 0:
-        return
-    reporter.write_sep("=", "against the baseline")
+    """Write the verdicts of a run that has a baseline; a quiet run has those lines only that somebody has to read."""
+    results = results_of(reporter)
+    found, quiet = list(lines(results)), reporter.verbosity < 0
+    if quiet:
+        if all(each.compared.partition(":")[0] in _GOOD for each in results if each.timed):
+            return
+        found = [(verdict, text) for verdict, text in found if verdict not in _GOOD]
+    if found and not quiet:
+        reporter.write_sep("=", "against the baseline")
     for verdict, text in found:
-        reporter.write_line(text, red=verdict == "SLOWER", green=verdict == "FASTER")
+        start = "against the baseline: " if quiet and not verdict else ""
+        reporter.write_line(f"{start}{text}", red=verdict == "SLOWER", green=verdict == "FASTER")

@@ -32,6 +32,12 @@ class Result:
     max_abs: float | None = None  # largest absolute error over all outputs
     compared: str = ""  # the verdict against a baseline, in one line
     details: str = ""  # the whole text of a failure
+    resumed: bool = False  # known from an earlier run, and not found in this one
+
+    @property
+    def timed(self) -> bool:
+        """Whether this run took a time."""
+        return self.latency is not None and not self.resumed
 
     @classmethod
     def from_properties(cls, properties: Iterable[tuple[str, object]], outcome: str, text: str) -> Result | None:
@@ -59,6 +65,7 @@ class Result:
             max_abs=values.get("max_abs"),
             compared=str(values.get("fib_compared", "")),
             details=text,
+            resumed="fib_resumed" in values,
         )
 
 

@@ -127,12 +127,112 @@ def test_not_slower_by_what_matters(repository, clock, saved):
     assert entry["extra_info"]["baseline"] == "UNDECIDED"
 
 
-def test_what_the_baseline_does_not_know_is_not_compared(repository, clock, saved):
+def test_what_the_baseline_does_not_know_is_counted(repository, clock, saved):
     repository.solve("new")
-    clock(500)
-    done = repository.run("-k", "test_speed and new", "--fib-baseline=base.json")
+    clock(100)
+    done = repository.run(*SPEED, "--fib-baseline=base.json")
     assert done.code == 0
-    assert "against the baseline" not in done.output
+    section = done.output.partition("= against the baseline =")[2].splitlines()
+    assert section[1:3] == ["1 SAME", "1 of 2 timings are in the baseline"]
+    assert "nothing was compared" not in done.output
+    quiet = repository.run(*SPEED, "--fib-baseline=base.json", "-q")
+    assert "against the baseline: 1 of 2 timings are in the baseline" in quiet.output.splitlines()
+
+
+@pytest.mark.parametrize("options", [(), ("-q",), ("-n1",)], ids=" ".join)
+def test_a_baseline_that_has_none_of_the_timings_is_warned_of(repository, clock, saved, options):
+    clock(100)
+    document = json.loads(saved.read_text())
+    document["benchmarks"][0]["fullname"] = "elsewhere.json::test_speed[good]"
+    saved.write_text(json.dumps(document))
+    done = repository.run(*SPEED, "--fib-baseline=base.json", *options)
+    assert done.code == 0
+    assert done.output.count("0 of 1 timings are in the baseline") == 1
+    assert done.output.count("--fib-baseline: nothing was compared: ") == 1
+    assert "base.json has none of the 1 timings of this run" in done.output
+    assert "1 warning" in done.output
+
+
+def test_a_warning_that_is_an_error_fails_the_run(repository, clock, saved):
+    repository.solve("new")
+    clock(100)
+    done = repository.run("-k", "test_speed and new", "--fib-baseline=base.json", "-W", "error")
+    assert done.code == 1
+    assert "--fib-baseline: nothing was compared: " in done.output
+
+
+def test_a_quiet_run_says_what_somebody_has_to_read(repository, clock, saved):
+    quiet = (*SPEED, "--fib-baseline=base.json", "-q")
+    clock(100)
+    assert "baseline" not in repository.run(*quiet).output
+    clock([90.0, 130.0] * 5)
+    lines = repository.run(*quiet).output.splitlines()
+    assert "against the baseline: 1 UNDECIDED" in lines
+    assert any(line.startswith("scale_add_h8 good w-0004: UNDECIDED: 110 us against 100 us") for line in lines)
+
+
+NOTHING = "nothing was judged: this run has timed nothing"
+
+
+@pytest.mark.parametrize("options", [("--benchmark-skip",), ("-k", "test_schema"), ("--benchmark-skip", "-n1")])
+def test_gates_that_judge_nothing_are_warned_of(repository, saved, options):
+    gates = ("--fib-min-speedup=2", "--fib-baseline=base.json")
+    done = repository.run(*options, *gates, "-q")
+    assert done.code == 0
+    assert done.output.count(f"--fib-min-speedup and --fib-baseline: {NOTHING}") == 1
+    assert ("(--benchmark-skip)" in done.output) == ("--benchmark-skip" in options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-k", "test_schema", "-o", "fib_min_speedup=2"),  # for all runs in this folder
+        ("-k", "test_speed or test_correct", "--fib-min-speedup=2"),  # what is wrong is not timed, and says so
+        ("--collect-only", "--fib-min-speedup=2"),
+    ],
+)
+def test_no_warning_where_nobody_would_think_that_a_gate_was_passed(repository, options):
+    repository.solve("good", "def run(x, w):\n    return x * w\n")
+    assert NOTHING not in repository.run(*options).output
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--fib-min-speedup=scale_add_h9: 1000", "'scale_add_h9'; did you mean 'scale_add_h8'?"),
+        ("--fib-threshold=elementwize: 1%", "'elementwize'; did you mean 'elementwise'?"),
+        ("--fib-tolerance=nosuchdef: rtol=1e-2", "'nosuchdef'"),
+        ("--fib-tolerance=gemm_*: rtol=1e-2", "'gemm_*'"),
+    ],
+)
+@pytest.mark.parametrize("more", [("-k", "test_schema"), ("-k", "test_schema", "-n2")], ids=["alone", "distributed"])
+def test_a_name_that_nothing_has_is_warned_of_once(repository, option, said, more):
+    done = repository.run(option, option, *more)
+    assert done.code == 0
+    switch = option.partition("=")[0]
+    warned = [line.strip() for line in done.output.splitlines() if "no definition and no op_type of this run" in line]
+    assert len(warned) == 1, done.output
+    assert warned[0].endswith(f"{switch}: no definition and no op_type of this run is {said}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--fib-min-speedup=scale_*: 2", "--fib-threshold=elementwise:1%", "--fib-tolerance=rtol=1e-2"),
+        ("--fib-min-speedup=shift_h8: 2", "-k", "scale_add_h8"),  # it is here, and others were chosen
+        ("--fib-min-speedup=2", "-o", "fib_min_speedup=gemm_*: 2", "-o", "fib_tolerance=gemm: rtol=1"),
+    ],
+)
+def test_names_that_are_here_or_meant_for_several_folders_are_not(two, options):
+    done = two.run("--collect-only", *options)
+    assert done.code == 0
+    assert "no definition and no op_type" not in done.output
+
+
+def test_a_wrong_name_ends_a_run_whose_warnings_are_errors(repository):
+    done = repository.run("--fib-min-speedup=nobody: 2", "-W", "error")
+    assert done.code == 4
+    assert "--fib-min-speedup: no definition and no op_type of this run is 'nobody'" in done.output
 
 
 def test_another_card_is_refused(repository, saved):

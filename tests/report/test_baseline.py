@@ -125,10 +125,13 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_lines_at_the_end():
-    def result(compared, solution="good"):
-        return Result("d", solution, "me", "test_speed", "w", "passed", compared=compared)
+    def result(compared, solution="good", *, resumed=False):
+        return Result("d", solution, "me", "test_speed", "w", "passed", latency=1e-6, compared=compared, resumed=resumed)
 
-    found = list(gates.lines([result("SAME: 1"), result("SLOWER: 2", "bad"), result("FASTER: 3"), result("")]))
+    compared = [result("SAME: 1"), result("SLOWER: 2", "bad"), result("FASTER: 3")]
+    found = list(gates.lines([*compared, result("", resumed=True)]))
     assert found[0] == ("", "1 SLOWER, 1 FASTER, 1 SAME")
     assert found[1:] == [("SLOWER", "d bad w: SLOWER: 2"), ("FASTER", "d good w: FASTER: 3")]
-    assert list(gates.lines([result("")])) == []
+    assert list(gates.lines([*compared, result("")]))[1] == ("", "3 of 4 timings are in the baseline")
+    assert list(gates.lines([result("")])) == [("", "0 of 1 timings are in the baseline")]
+    assert list(gates.lines([])) == []

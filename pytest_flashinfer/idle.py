@@ -1,0 +1,100 @@
+"""Gates and tolerances that apply to nothing: who gave them would take a green run for one that has passed them."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.declarations import DECLARATIONS
+from pytest_flashinfer.dormant import from_line
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+    from pytest_flashinfer.session import FibSession
+
+
+class Idle:
+    """The hooks that warn of names that nothing has, and of gates that judged no timing."""
+
+    def __init__(self, session: FibSession) -> None:
+        self.session = session
+        self._paths: dict[Path, None] = {}  # of definitions, in their order
+        self._refused: list[str] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Know which definitions there are, also those of which `-k` or `--lf` leaves nothing."""
+        from pytest_flashinfer.collect import DefinitionFile
+
+        if isinstance(collector, DefinitionFile):
+            self._paths[collector.path] = None
+        return (yield)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Warn of what the command line says for a name or pattern that neither a definition nor an op_type has.
+
+        Lines of an ini file are meant for more than one run. Raises pytest.UsageError with `-W error`.
+        """
+        if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
+            return
+        for text in self._unmatched():
+            if not self._warn(text):
+                raise pytest.UsageError(text)
+
+    def _unmatched(self) -> Iterator[str]:
+        from pytest_flashinfer.judge.tolerance import parse_lines
+
+        switch = "--fib-tolerance"
+        tolerances = ((switch, pattern) for pattern in parse_lines(self.session.options.tolerance, switch))
+        patterns = [pair for pair in dict.fromkeys((*self.session.gates.patterns, *tolerances)) if pair[1] != "*"]
+        if not patterns:
+            return
+        found = [self.session.catalogue.definition(path) for path in self._paths]
+        names = {name for each in found if each is not None for name in (each.name, each.op_type)}
+        for switch, pattern in patterns:
+            if names and not any(fnmatch(name, pattern) for name in names):
+                near = nearest(pattern, sorted(names))
+                meant = f"; did you mean {near!r}?" if near else ""
+                yield f"{switch}: no definition and no op_type of this run is {pattern!r}{meant}"
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Warn of gates that judged nothing, before pytest shows its warnings."""
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None or hasattr(session.config, "workerinput") or self.session.lists_only:
+            return
+        self._refused = [text for text in self._without_timings(reporter, exitstatus) if not self._warn(text)]
+
+    def _without_timings(self, reporter: pytest.TerminalReporter, exitstatus: int) -> Iterator[str]:
+        from pytest_flashinfer.report.terminal import results_of
+
+        config, path = self.session.config, self.session.options.baseline
+        gates = [option for option in DECLARATIONS if option.dest in ("min_speedup", "baseline")]
+        asked = " and ".join(option.switch for option in gates if from_line(config, option) is not None)
+        if path is None and not asked:
+            return
+        timed = [each for each in results_of(reporter) if each.timed]
+        if timed and path is not None and not any(each.compared for each in timed):
+            yield f"--fib-baseline: nothing was compared: {path} has none of the {len(timed)} timings of this run"
+        if asked and not timed and exitstatus == pytest.ExitCode.OK:  # any other says itself that nothing has passed
+            skipped = " (--benchmark-skip)" if getattr(config.option, "benchmark_skip", False) else ""
+            yield f"{asked}: nothing was judged: this run has timed nothing{skipped}"
+
+    def _warn(self, text: str) -> bool:
+        """Issue a warning; say whether it is one, rather than an error, as with `-W error`."""
+        try:
+            self.session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+        except pytest.PytestWarning:
+            return False
+        return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say for which warnings the run has failed."""
+        for text in self._refused:
+            terminalreporter.write_line(self.session.lose(text))
