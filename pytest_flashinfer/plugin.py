@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_flashinfer.reporting import HtmlReport
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.strangers import Strangers
+    from pytest_flashinfer.termination import Termination
 
     settings = options.read(config)
     strangers = Strangers(settings.solutions, settings.definitions, config.invocation_params.dir)
@@ -54,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
     config.pluginmanager.register(Idle(session), "flashinfer-idle")
+    if not session.lists_only and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Termination(), "flashinfer-termination")
     if settings.report is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(HtmlReport(session, settings.report), "flashinfer-report")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")

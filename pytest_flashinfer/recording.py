@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,20 @@ class Records:
         self.session = session
         self.calls = [each for path in session.options.calls for each in _read_calls(path)]
         self._held: dict[str, Held] = {}
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Remove the results of an earlier run: were this one killed, they would be taken for its own."""
+        target = self._target
+        if target is None or hasattr(session.config, "workerinput"):
+            return
+        with contextlib.suppress(OSError):  # whatever is wrong with the place is said when it is written to
+            if target.is_file():
+                target.unlink()
+
+    @property
+    def _target(self) -> Path | None:
+        """Where benchmark results go; nowhere from a run that has none to tell."""
+        return None if self.session.lists_only else self.session.options.results
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Find what earlier runs left, before this one adds to it."""
@@ -100,7 +115,7 @@ class Records:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write the benchmark results and print what the kernels are worth to each model; also of a run cut short."""
-        target = self.session.options.results
+        target = self._target
         if target is None and not self.calls:
             return
         from pytest_flashinfer.report import benchmark, calls

@@ -1,6 +1,7 @@
 """--fib-results: one benchmark result per solution and definition."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -67,20 +68,34 @@ def test_a_place_that_cannot_be_written_is_one_line(repository):
     assert "cannot be written" in done.output
 
 
-def test_an_interrupted_run_writes_what_it_has(repository):
+@pytest.fixture
+def old(repository):
+    """Results of an earlier run."""
+    return repository.write("results.jsonl", '{"solution": "old"}\n')
+
+
+def interrupted(repository, number, *options):
+    """Send a signal to a run once it has told of the first of two solutions; return its exit code and output."""
     repository.solve("slow", "import time\n" + GOOD.replace("    return", "    time.sleep(40)\n    return"))
     command = [sys.executable, "-m", "pytest", "--fib-solutions=solutions", *QUICK, "-k", "test_correct"]
-    command += ["--fib-results=results.jsonl", "-v"]
+    command += ["--fib-results=results.jsonl", "-v", *options]
+    output, unbuffered = "", os.environ | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        command, cwd=repository.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, cwd=repository.root, env=unbuffered, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as run:
-        for line in run.stdout:
-            if "test_correct[good" in line and "PASSED" in line:
-                break
+        while "PASSED" not in output and run.poll() is None:
+            output += os.read(run.stdout.fileno(), 1 << 16).decode()
         time.sleep(1)
-        run.send_signal(signal.SIGINT)
-        output = run.stdout.read()
-        assert run.wait(60) == 2, output
+        run.send_signal(number)
+        output += run.stdout.read().decode()
+        return run.wait(60), output
+
+
+@pytest.mark.parametrize("options", [(), ("-n2",)], ids=["alone", "distributed"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_writes_what_it_has(repository, old, number, options):
+    code, output = interrupted(repository, number, *options)
+    assert code == 2, output
     assert "KeyboardInterrupt" in output
     assert [each["solution"] for each in read(repository)] == ["good"]
 
@@ -114,3 +129,31 @@ def test_a_file_that_is_named_and_cannot_be_read_is_in_there_too(repository, pyt
     result = pytester.runpytest_inprocess(f"--fib-solutions={path}", "--fib-device=cpu", "--fib-results=results.jsonl")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert [each["solution"] for each in read(repository)] == ["none"]
+
+
+def test_a_killed_run_leaves_no_results_of_an_earlier_one(repository, old):
+    code, output = interrupted(repository, signal.SIGKILL)
+    assert code == -signal.SIGKILL, output
+    assert not old.exists()
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])
+def test_a_run_that_lists_only_leaves_results_alone(repository, old, option):
+    done = repository.run(option, "--fib-results=results.jsonl")
+    assert done.code == 0
+    assert [each["solution"] for each in read(repository)] == ["old"]
+    assert "benchmark result" not in done.output
+
+
+def test_who_handles_sigterm_keeps_it(repository):
+    """Within the run it is Ctrl-C unless somebody else has it, and afterwards it is what it was."""
+    seen = "import signal\n\ndef pytest_runtestloop():\n    print('handler', signal.getsignal(signal.SIGTERM))\n"
+    repository.write("conftest.py", seen)
+    own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert f"handler {signal.SIG_IGN}" in repository.run("-k", "test_schema", "-s").output
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert "handler <built-in function default_int_handler>" in repository.run("-k", "test_schema", "-s").output
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, own)

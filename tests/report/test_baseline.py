@@ -126,7 +126,8 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_lines_at_the_end():
     def result(compared, solution="good", *, resumed=False):
-        return Result("d", solution, "me", "test_speed", "w", "passed", latency=1e-6, compared=compared, resumed=resumed)
+        facts = {"latency": 1e-6, "compared": compared, "resumed": resumed}
+        return Result("d", solution, "me", "test_speed", "w", "passed", **facts)
 
     compared = [result("SAME: 1"), result("SLOWER: 2", "bad"), result("FASTER: 3")]
     found = list(gates.lines([*compared, result("", resumed=True)]))
