@@ -17,7 +17,7 @@ from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
-from pytest_flashinfer.inputs.line import workload_line
+from pytest_flashinfer.inputs.line import but_for_the_seed, workload_line
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed
@@ -256,14 +256,16 @@ class SizeSearch:
         return True
 
     def _save(self, line: str) -> str:
+        """Append a line, unless one is there that differs in its seed only: that of the same bug, from another run."""
         file = self.item.getparent(pytest.Module)
         path = getattr(file, "workload_file", None)
         if path is None:
             return "--fib-save-failures: no workload folder is known; name one with --fib-workloads=DIR"
         try:
-            return f"{'appended to' if append_once(path, line.encode()) else 'already in'} {path}"
+            added = append_once(path, line.encode(), but_for_the_seed)
         except OSError as error:
             return f"--fib-save-failures: {path} cannot be written: {error.strerror}"
+        return f"{'appended to' if added else 'already in'} {path}"
 
 
 def sizes_and_scalars(workload: Workload) -> dict[str, Scalar]:

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -34,14 +34,18 @@ def write(handle: int, data: bytes) -> None:
     os.fsync(handle)
 
 
-def append_once(path: Path, line: bytes) -> bool:
-    """Append a line, on one of its own, unless the file has it; say whether it was appended. Raises OSError."""
+def append_once(path: Path, line: bytes, key: Callable[[bytes], object] = bytes) -> bool:
+    """Append a line, on one of its own, unless the file has one of the same key; say whether it was appended.
+
+    Raises OSError.
+    """
+    wanted = key(line)
     with locked(path) as handle:
         with os.fdopen(os.dup(handle), "rb") as file:
             file.seek(0)
             last = b"\n"
             for last in file:
-                if last.rstrip(b"\r\n") == line:
+                if key(last.rstrip(b"\r\n")) == wanted:
                     return False
         write(handle, (b"" if last.endswith(b"\n") else b"\n") + line + b"\n")
     return True

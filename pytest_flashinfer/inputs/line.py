@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from pytest_flashinfer.inputs.recipe import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_flashinfer.data.model import Definition
-    from pytest_flashinfer.inputs.recipe import Recipe
 
 
 def workload_line(definition: Definition, axes: Mapping[str, int], recipe: Recipe, values: Mapping[str, Any]) -> str:
@@ -22,6 +24,18 @@ def workload_line(definition: Definition, axes: Mapping[str, int], recipe: Recip
     inputs = {key: _descriptor(values.get(key)) for key in definition.inputs if key not in recipe.absent}
     workload = {"uuid": str(name), "axes": sizes, "inputs": inputs, "recipe": record}
     return json.dumps({"definition": definition.name, "solution": None, "workload": workload, "evaluation": None})
+
+
+def but_for_the_seed(line: bytes) -> object:
+    """Return what two lines have in common that differ in the seed of their recipes only; of another line itself."""
+    if b'"recipe"' not in line:  # not worth reading: most lines are of no drawn case
+        return line
+    try:
+        record = json.loads(line)
+        workload = record["workload"]
+        return record.get("definition"), workload["axes"], replace(Recipe.from_json(workload["recipe"]), seed=0)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return line
 
 
 def _descriptor(value: Any) -> dict[str, Any]:

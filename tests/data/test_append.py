@@ -43,6 +43,14 @@ def test_a_line_that_ends_in_another_way_is_the_same(tmp_path):
     assert not append_once(path, b"a")
 
 
+def test_a_line_of_the_same_key_is_the_same(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"a 1\r\n")
+    assert not append_once(path, b"a 2", lambda line: line[:1])
+    assert append_once(path, b"b 2", lambda line: line[:1])
+    assert path.read_bytes() == b"a 1\r\nb 2\n"
+
+
 def test_a_place_that_cannot_be_written_is_an_error_of_the_system(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="File exists"):

@@ -374,6 +374,16 @@ def test_a_failure_is_saved_once(tmp_path):
     assert line in caught.value.text()
 
 
+def test_the_same_bug_with_another_seed_is_saved_already(tmp_path):
+    path = tmp_path / "rows_h8.jsonl"
+    for seed in (1, 2, 3):
+        with pytest.raises(Failed) as caught:
+            search(item=Item(SimpleNamespace(workload_file=path)), save_failures=True, seed=seed).run(fails)
+    assert f"already in {path}" in caught.value.text()
+    [line] = path.read_text().splitlines()
+    assert line not in caught.value.text(), "the seeds differ, or this test shows nothing"
+
+
 def test_a_last_line_without_its_end_is_left_whole(tmp_path):
     path = tmp_path / "rows_h8.jsonl"
     path.write_text('{"definition": "rows_h8"}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import groupby
 
 import pytest
@@ -132,6 +133,20 @@ def test_a_failure_is_saved_once_and_a_rerun_starts_at_it(tmp_path):
     repository.solve("tail", GOOD)
     assert repository.run(*SIZES)["test_sizes[tail]"].outcome == "passed"
     assert repository.run("-k", "test_correct")["test_correct[tail-n3"].outcome == "passed"
+
+
+def test_a_bug_is_saved_once_whatever_the_seed(tmp_path):
+    """Each run is the first of a fresh checkout, which has no failures to start at."""
+    repository = repository_of(tmp_path, wrong=WRONG)
+    path = repository.sizes(4)
+    cases = []
+    for seed in (1, 2):
+        done = repository.run(*SIZES, "--fib-save-failures", f"--fib-seed={seed}", apart=True)
+        shutil.rmtree(tmp_path / ".hypothesis", ignore_errors=True)
+        cases.append(done["test_sizes[wrong]"])
+    assert f"already in {path}" in cases[1].text
+    assert path.read_text().splitlines()[1:] == [line_of(cases[0])]
+    assert line_of(cases[0]) != line_of(cases[1]), "the seeds differ, or this test shows nothing"
 
 
 @pytest.mark.parametrize("examples", [1, 7])
