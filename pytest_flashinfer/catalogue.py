@@ -10,6 +10,7 @@ import pytest
 
 from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.data.solution_forms import name_of
+from pytest_flashinfer.data.unreadable import Unreadable
 from pytest_flashinfer.scope import smoke
 
 if TYPE_CHECKING:
@@ -29,20 +30,6 @@ class Entry:
     path: Path
     mark: pytest.MarkDecorator
     lines: Lines  # of its file
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """A file or folder that cannot be read; `definition` is the one that it names or lies in the folder of, or `""`."""
-
-    path: Path
-    faults: tuple[Fault, ...]
-    definition: str
-
-    @property
-    def name(self) -> str:
-        """What it is called by."""
-        return name_of(self.path)
 
 
 class Catalogue:

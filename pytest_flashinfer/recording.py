@@ -12,9 +12,9 @@ from pytest_flashinfer.data.model import Environment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_flashinfer.catalogue import Unreadable
     from pytest_flashinfer.data.calls import KernelCalls
     from pytest_flashinfer.data.model import Definition, Solution, Workload
+    from pytest_flashinfer.data.unreadable import Unreadable
     from pytest_flashinfer.report.held import Held, HeldTraces
     from pytest_flashinfer.session import FibSession
 

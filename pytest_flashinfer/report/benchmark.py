@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_flashinfer.catalogue import Unreadable
+    from pytest_flashinfer.data.unreadable import Unreadable
     from pytest_flashinfer.report.results import Result
 
 MESSAGE_CHARACTERS = 20_000
