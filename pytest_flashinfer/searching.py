@@ -12,12 +12,11 @@ import pytest
 from hypothesis.statistics import collector, describe_statistics
 
 from pytest_flashinfer import compiling
-from pytest_flashinfer.data.append import append_once
 from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.declarations import SECONDS
+from pytest_flashinfer.explaining import explained
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
-from pytest_flashinfer.inputs.line import but_for_the_seed, workload_line
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
 _IMPORTS = re.compile(r"^\s*(import|from)\s+triton\b", re.MULTILINE)
-_ALONE = (
-    "in a process of its own this case passes: the solution keeps something from earlier cases, or it is a matter of"
-    " chance; the line need not replay it"
-)
 FEW = 10  # cases that say little where time was up
 SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of that time and of the reference's, beyond which a solution's calls are to blame
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
@@ -152,7 +147,8 @@ class SizeSearch:
         compiled = self.solution.compiled[known:]
         self._note_compiled(compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
-            raise self._explained(found, check)
+            alone = self._passes_alone(found, check)
+            raise explained(self.item, self.stated, found, alone=alone, save=self.options.save_failures)
         own = self.solution.waited - waited[0] - compiling.spent(compiled, pace.seconds)
         if self._says_little(found):
             self._refuse_slow(found, pace, own, self.reference.native_seconds - waited[1])
@@ -232,40 +228,21 @@ class SizeSearch:
             sizes=lambda drawn: {n: size for n, size in drawn[0].items() if n not in self.definition.const_axes},
         )
 
-    def _explained(self, found: Outcome, check: CaseCheck) -> Failed:
-        failed, drawn = found.failure, found.smallest
-        assert isinstance(failed, Failed)
-        assert drawn is not None
-        line = workload_line(self.stated, *drawn, failed.case.values if failed.case else {})
-        failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
-        if self._passes_alone(drawn, failed.verdict.status, check):
-            failed.hint += f"\n  {_ALONE}"
-        if self.options.save_failures:
-            failed.hint += f"\n  {self._save(line)}"
-        return failed
+    def _passes_alone(self, found: Outcome, check: CaseCheck) -> bool:
+        """Say whether the smallest case, if its results are wrong, passes in a process that saw no other.
 
-    def _passes_alone(self, drawn: Drawn, status: str, check: CaseCheck) -> bool:
-        """Say whether a case with wrong results passes in a process that saw no other; draws are judged together."""
-        if not status.startswith("INCORRECT") or self.definition.op_type == "sampling":
+        Draws are judged together.
+        """
+        assert isinstance(found.failure, Failed)
+        assert found.smallest is not None
+        if not found.failure.verdict.status.startswith("INCORRECT") or self.definition.op_type == "sampling":
             return False
         self.solution.close()
         try:
-            check(*drawn, repeat=True)
+            check(*found.smallest, repeat=True)
         except (Failed, InputsError, ReferenceFailed):
             return False
         return True
-
-    def _save(self, line: str) -> str:
-        """Append a line, unless one is there that differs in its seed only: that of the same bug, from another run."""
-        file = self.item.getparent(pytest.Module)
-        path = getattr(file, "workload_file", None)
-        if path is None:
-            return "--fib-save-failures: no workload folder is known; name one with --fib-workloads=DIR"
-        try:
-            added = append_once(path, line.encode(), but_for_the_seed)
-        except OSError as error:
-            return f"--fib-save-failures: {path} cannot be written: {error.strerror}"
-        return f"{'appended to' if added else 'already in'} {path}"
 
 
 def sizes_and_scalars(workload: Workload) -> dict[str, Scalar]:

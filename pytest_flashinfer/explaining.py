@@ -1,0 +1,50 @@
+"""What a failure of `test_sizes` says beyond its verdict: the line that replays it, and whether that is enough."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_flashinfer.data.append import append_once
+from pytest_flashinfer.inputs.line import but_for_the_seed, workload_line
+from pytest_flashinfer.judging import Failed
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.search import Outcome
+
+_ALONE = (
+    "in a process of its own this case passes: the solution keeps something from earlier cases, or it is a matter of"
+    " chance; the line need not replay it"
+)
+
+
+def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alone: bool, save: bool) -> Failed:
+    """Return what a search of an item found, with hints for its author.
+
+    `definition` is as it was stated. `alone`: the smallest case passes by itself. `save`: keep its line.
+    """
+    failed, drawn = found.failure, found.smallest
+    assert isinstance(failed, Failed)
+    assert drawn is not None
+    line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
+    failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
+    if alone:
+        failed.hint += f"\n  {_ALONE}"
+    if save:
+        failed.hint += f"\n  {_save(item, line)}"
+    return failed
+
+
+def _save(item: pytest.Item, line: str) -> str:
+    """Append a line, unless one is there that differs in its seed only: that of the same bug, from another run."""
+    file = item.getparent(pytest.Module)
+    path = getattr(file, "workload_file", None)
+    if path is None:
+        return "--fib-save-failures: no workload folder is known; name one with --fib-workloads=DIR"
+    try:
+        added = append_once(path, line.encode(), but_for_the_seed)
+    except OSError as error:
+        return f"--fib-save-failures: {path} cannot be written: {error.strerror}"
+    return f"{'appended to' if added else 'already in'} {path}"
