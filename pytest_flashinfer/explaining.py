@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ALONE = (
     "in a process of its own this case passes: the solution keeps something from earlier cases, or it is a matter of"
-    " chance; the line need not replay it"
+    " chance; the line need not replay it, and is not saved"
 )
 
 
@@ -32,7 +32,7 @@ def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alon
     failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
     if alone:
         failed.hint += f"\n  {_ALONE}"
-    if save:
+    elif save:
         failed.hint += f"\n  {_save(item, line)}"
     return failed
 

@@ -46,7 +46,7 @@ class Search:
     failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
     the first one unless `built`: it has to wait until processes have started and the solution is built. While fewer
     than `least` cases were tried there is more time: who makes each case last tells nothing. `sizes` are what the time
-    of a case grows with. With `again` failures that earlier runs saved come before all else.
+    of a case grows with. Failures that earlier runs saved come before all else, unless `saved_last`.
     """
 
     check: Check
@@ -61,7 +61,7 @@ class Search:
     key: bytes = b""
     least: int = 0
     sizes: Callable[[Drawn], Mapping[str, int]] = lambda drawn: drawn[0]
-    again: bool = True
+    saved_last: bool = False
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
@@ -71,7 +71,7 @@ class Search:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
         if self.built:
             self._deadline = time.monotonic() + self.seconds
-        for drawn in chain(self._saved(), self.edges):
+        for drawn in chain(() if self.saved_last else self._saved(), self.edges):
             if self.outcome.tried >= self.examples or self._over():
                 self.outcome.out_of_time = self._over()
                 break
@@ -82,6 +82,10 @@ class Search:
                 break
         else:
             self._draw(self.examples - self.outcome.tried)
+        if self.saved_last and self.outcome.smallest is None:
+            failing = next((drawn for drawn in self._saved() if self._outcome(drawn) is not None), None)
+            if failing is not None:
+                self._fail(failing)
         self._simplify()
         if self.outcome.smallest is not None and self.database is not None:
             self.database.save(self.key, _text(self.outcome.smallest).encode())
@@ -190,7 +194,7 @@ class Search:
 
     def _saved(self) -> Iterator[Drawn]:
         """Yield failures of earlier runs, the simplest first; what fails no longer, or cannot be read, is deleted."""
-        if self.database is None or not self.again:
+        if self.database is None:
             return
         for text in sorted(self.database.fetch(self.key), key=lambda text: (len(text), text)):
             drawn = _parsed(text)

@@ -223,19 +223,19 @@ class SizeSearch:
             seed=self.options.seed if forced is None else None,
             database=hypothesis.settings.default.database if hypothesis.settings.default else None,
             key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
-            again=self.item.config.getoption("fib_seed", None) is None,  # a seed brings its own cases again, no others
+            saved_last=self.item.config.getoption("fib_seed", None) is not None,  # a seed brings its own cases again
             least=FEW if self.options.seconds >= SECONDS else 0,
             sizes=lambda drawn: {n: size for n, size in drawn[0].items() if n not in self.definition.const_axes},
         )
 
     def _passes_alone(self, found: Outcome, check: CaseCheck) -> bool:
-        """Say whether the smallest case, if its results are wrong, passes in a process that saw no other.
+        """Say whether the smallest case passes in a process that saw no other. Draws are judged together.
 
-        Draws are judged together.
+        Nobody waits for another hang.
         """
         assert isinstance(found.failure, Failed)
         assert found.smallest is not None
-        if not found.failure.verdict.status.startswith("INCORRECT") or self.definition.op_type == "sampling":
+        if found.failure.verdict.status == "TIMEOUT" or self.definition.op_type == "sampling":
             return False
         self.solution.close()
         try:

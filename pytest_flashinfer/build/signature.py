@@ -34,7 +34,6 @@ def check_signature(
     takes = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
     required = [parameter for parameter in takes if parameter.default is Parameter.empty]
     if len(required) <= len(needed) <= len(takes):
-        _refuse_order(name, [parameter.name for parameter in takes], needed)
         return
     got = ", ".join(parameter.name for parameter in takes) or "no parameters"
     hint = _hint(len(takes), len(required), len(inputs), len(outputs), destination_passing=destination_passing)
@@ -51,16 +50,6 @@ def _refuse_keyword_only(name: str, parameters: Sequence[Parameter], needed: Seq
         raise BuildError(
             f"{name} takes {', '.join(stuck)} by keyword only, but arguments are passed by position in the order "
             f"{', '.join(needed)}; remove the * from its signature or give defaults"
-        )
-
-
-def _refuse_order(name: str, takes: Sequence[str], needed: Sequence[str]) -> None:
-    """Raise where the parameters have the arguments' names in another order: each would get another one's value."""
-    given = list(takes[: len(needed)])
-    if given != list(needed) and sorted(given) == sorted(needed):
-        raise BuildError(
-            f"{name} takes {', '.join(given)}, but arguments are passed by position in the order {', '.join(needed)}: "
-            "put its parameters in that order"
         )
 
 

@@ -17,17 +17,20 @@ _DOUBLE: Final = re.compile(r"_doubled$|^two_|_x2$")
 _KEY_HEADS: Final = re.compile(r"(^|_)(kv|k|v)_heads$|heads_(kv|k|v)$")
 _QUERY_HEADS: Final = re.compile(r"^(num_)?((q|qo)_)?heads$|heads_(q|qo)$")
 _BLOCKS: Final = re.compile(r"(.+)_div_([a-z]\w*)$")
+_EVERY_EXPERT: Final = re.compile(r"^(num_|n_)?((all|global|total|routed)_)?experts$")
 _SCALE: Final = re.compile(r"scale|_sf$")
+_SCALE_SIZE: Final = re.compile(r"scales?_(size|len|numel)$|^num_scales$")
 
 
 def promises(contract: Contract) -> Iterator[str]:
-    """Yield the conditions, as text; sizes that follow from others promise nothing."""
-    sizes = [name for name in contract.axis_names if name in contract.input_axes - contract.derived.keys()]
+    """Yield the conditions, as text; sizes that follow from others, or that constraints speak of, promise nothing."""
+    ruled = frozenset().union(*(rule.names for rule in (*contract.equations, *contract.predicates)))
+    told = ruled | contract.derived.keys()
+    sizes = [name for name in contract.axis_names if name in contract.input_axes - told]
     query = next((name for name in contract.constants if _QUERY_HEADS.search(name)), None)
     held = next((name for name in contract.constants if re.search(r"local_experts$", name)), None)
     if held is not None:
-        every = [name for name in contract.free if re.search(r"experts$", name) and "local" not in name]
-        yield from (f"{name} >= {held}" for name in every)
+        yield from (f"{name} >= {held}" for name in sizes if _EVERY_EXPERT.search(name))
     singles = _only_scales(contract)
     for name in sizes:
         if _DOUBLE.search(name):
@@ -53,7 +56,7 @@ def _blocks(contract: Contract, name: str) -> Iterator[str]:
 
 
 def _only_scales(contract: Contract) -> frozenset[str]:
-    """Return the axes of nothing but one-dimensional scales: nothing has several for a scale to belong to."""
+    """Return the axes that are named for scales and are of nothing else: there is nothing else to have one each."""
     users: dict[str, set[str]] = {}
     for name, trees in (*contract.dims.items(), *contract.output_dims.items()):
         for axis in {n for tree in trees or () for n in names_of(tree)}:
@@ -64,4 +67,4 @@ def _only_scales(contract: Contract) -> frozenset[str]:
         if trees and len(trees) == 1 and _SCALE.search(name) and is_float(contract.dtype(name))
     }
     shown = contract.output_dims.keys()
-    return frozenset(axis for axis, names in users.items() if names <= flat - shown)
+    return frozenset(axis for axis, names in users.items() if names <= flat - shown and _SCALE_SIZE.search(axis))

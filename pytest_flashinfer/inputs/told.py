@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
 _CHAIN: Final = re.compile(r"\w+(?:\s*(?:\*|//|\+)\s*\w+|\s+-\s+\w+)+")
-_BEFORE: Final = re.compile(r"(^|[(,:]|[^<>!=]=|\b(be|as|is|equals))\s*$")  # not `at most n * m`, `multiple of 2 * n`
-_AFTER: Final = re.compile(r"\s*\)?\s*(\*|/|\+|%|\^)")
-_RANGE: Final = re.compile(r"\bin \[\s*(\w+)\s*,\s*(\w+)\s*([\])])")
+_BEFORE: Final = re.compile(r"(^|[(,:]|[^<>!=]=|\b(as|is|equals))\s*$")  # not `at most n * m`, `can be 2 * n`
+_THINGS: Final = "(blocks|columns|elements|entries|heads|items|pages|rows|slots|tokens|values|in all|in total|\\(.*\\))"
+_AFTER: Final = re.compile(rf"(\s+{_THINGS})*\)?(\s+{_THINGS})*\s*([.,;:]|$)")  # not `n + 1 if packed`
+_RANGE: Final = re.compile(r"\bin \[\s*(-?\d+)\s*,\s*(\w+)\s*([\])])")  # not `in [batch, seq] order`
 _MODE: Final = re.compile(r"(?<![\w.-])(\d+)\s*=\s*[A-Za-z]")
 
 
@@ -61,7 +62,7 @@ def _of_axes(definition: Definition) -> Iterator[tuple[str, ast.expr]]:
 
 def _tree(match: re.Match[str], text: str) -> ast.expr | None:
     """Return the arithmetic, if it stands for itself: not for a part of more, nor for a bound."""
-    if not _BEFORE.search(text[: match.start()]) or _AFTER.match(text[match.end() :]):
+    if not _BEFORE.search(text[: match.start()]) or not _AFTER.match(text[match.end() :]):
         return None
     try:
         return dimension(match[0])

@@ -58,15 +58,6 @@ def test_a_writer_under_returning_style_gets_the_opposite_hint():
     assert message == "run needs x, w; got x, w, y; set destination_passing_style=true to write into the outputs"
 
 
-def test_the_arguments_names_in_another_order_are_refused():
-    def run(w, x, y): ...
-
-    message = refuse(run, destination_passing=True)
-    assert message.startswith("run takes w, x, y, but arguments are passed by position in the order x, w, y: ")
-    check_signature(lambda a, x, y: None, INPUTS, OUTPUTS, destination_passing=True)  # names of its own
-    check_signature(lambda x, w, y=None: None, INPUTS, OUTPUTS, destination_passing=False)
-
-
 def test_too_many_required_parameters():
     def run(x, w, y, workspace): ...
 

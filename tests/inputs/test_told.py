@@ -32,7 +32,15 @@ def sized(words, **others):
         ("Rows, n * m in all", "n * m"),
         ("derived as n // 2", "n // 2"),
         ("n * step rows.", "n * step"),
+        ("n * m (n for one each)", "n * m"),
         ("at most n * m", None),
+        ("may be n * n at most, usually fewer", None),
+        ("Capacity; it can be n * m or larger.", None),
+        ("Must never be n + 1.", None),
+        ("Padded rows (n * m upper bound)", None),
+        ("Kept rows, n * m at most", None),
+        ("n + 1 if packed, else n", None),
+        ("(n + 1) // 2", None),
         (">= n * m", None),
         ("a multiple of 2 * n", None),
         ("(n + 1) * m", None),
@@ -79,6 +87,13 @@ def test_a_range_bounds_ids():
     definition = define("ranged", axes(n=None, rows=7), inputs, {"y": tensor("n")}, NOTHING)
     drawn = {int(i) for case in edge_cases(definition, limit=20) for i in make_inputs(definition, *case)["which"]}
     assert drawn == {2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("words", ["Token ids in [batch, seq] order.", "index in [m, 0]", "in [rows, 7)"])
+def test_brackets_that_hold_no_number_first_are_no_range(words):
+    inputs = {"x": tensor("rows"), "which": tensor("n", "int32", description=words)}
+    definition = define("ranged", axes(n=None, rows=7), inputs, {"y": tensor("n")}, NOTHING)
+    assert not told.ranges(definition)
 
 
 def scalar(description="", reference=NOTHING, name="activation_type", **others):
@@ -145,3 +160,23 @@ def test_names_promise_what_no_constraint_states(sizes, inputs, holds):
     cases = edge_cases(definition, max_elements=1 << 14, limit=30)
     assert len(cases) > 2
     assert all(holds(case[0]) for case in cases)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "inputs", "constraint", "seen"),
+    [
+        (axes(n=None, num_groups=None), {"x": tensor("n"), "x_scale": tensor("num_groups")}, "n >= 0",
+         lambda s: s["num_groups"] > 1),
+        (axes(n=None, scale_size=None), {"x": tensor("n"), "scale": tensor("scale_size")}, "scale_size >= 2",
+         lambda s: s["scale_size"] >= 2),
+        (axes(n=None, num_v_heads=None, num_q_heads=4),
+         {"v": tensor("n num_v_heads"), "q": tensor("n num_q_heads")}, "num_v_heads % num_q_heads == 0",
+         lambda s: s["num_v_heads"] > 4),
+        (axes(n=None, num_shared_experts=None, num_local_experts=8),
+         {"w": tensor("num_local_experts"), "x": tensor("n num_shared_experts")}, "n >= 0",
+         lambda s: s["num_shared_experts"] < 8),
+    ],
+)  # fmt: skip
+def test_constraints_and_other_names_promise_nothing(sizes, inputs, constraint, seen):
+    definition = define("free", sizes, inputs, {"y": tensor("n")}, NOTHING, constraint)
+    assert any(seen(case[0]) for case in edge_cases(definition, max_elements=1 << 14, limit=30))

@@ -205,8 +205,11 @@ def test_a_known_failure_waits_where_the_run_shall_be_as_it_was():
     database = InMemoryExampleDatabase()
     run(Kernel(37), 900, database=database, key=KEY)
     again = Kernel(37)
-    assert run(again, 900, database=database, key=KEY, again=False).smallest == case(37)
+    assert run(again, 900, database=database, key=KEY, saved_last=True).smallest == case(37)
     assert again.sizes[0] == 900
+    rare = lambda drawn: Wrong(37) if drawn[0]["n"] == 37 else None  # noqa: E731
+    found = run(rare, 900, database=database, key=KEY, saved_last=True, examples=3)
+    assert found.smallest == case(37), "a printed command has the failure again, if later"
 
 
 def test_a_known_failure_counts_however_long_it_takes(clock):
