@@ -33,7 +33,7 @@ def chosen(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | No
     value = usual(contract, name, env)
     if value is None or isinstance(value, str) or env.get(name) is not None:
         return value
-    values = (value, *by_name(contract, name, value), *_at_bounds(contract, name, env), *_PLAIN)
+    values = (value, *by_name(contract, name, value, env), *_at_bounds(contract, name, env), *_PLAIN)
     return next(_fitting(contract, name, env, values), value)
 
 
@@ -48,7 +48,7 @@ def others(
     if name in contract.axis_names or name in contract.derived or name in contract.constants:
         return ()
     first = chosen(contract, name, env)
-    values = [*listed, *by_name(contract, name, usual(contract, name, env))]
+    values = [*listed, *by_name(contract, name, usual(contract, name, env), env)]
     if is_float(contract.definition.inputs[name].dtype):
         values += _at_bounds(contract, name, env)
     return tuple(v for v in _fitting(contract, name, env, values) if v != first)

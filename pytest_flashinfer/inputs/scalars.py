@@ -74,7 +74,7 @@ def usual(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | Non
     return _usual_int(contract, name, spec, env)
 
 
-def by_name(contract: Contract, name: str, value: Scalar | None) -> tuple[Scalar, ...]:
+def by_name(contract: Contract, name: str, value: Scalar | None, env: Mapping[str, Any]) -> tuple[Scalar, ...]:
     """Return values that a scalar input of this name and this usual value may have as well."""
     spec = contract.definition.inputs[name]
     if isinstance(value, bool):
@@ -83,7 +83,7 @@ def by_name(contract: Contract, name: str, value: Scalar | None) -> tuple[Scalar
         if _ATTENTION.search(name):
             return (value * 0.375, value * 2.5)
         return next((more for pattern, _, more in _FLOATS if re.search(pattern, name, re.IGNORECASE)), (0.5, 2.0))
-    return _other_ints(contract, name) if isinstance(value, int) else ()
+    return _other_ints(contract, name, env) if isinstance(value, int) else ()
 
 
 def literal(contract: Contract, name: str) -> str | None:
@@ -140,8 +140,10 @@ def _usual_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str
         lengths = [v for n, v in env.items() if isinstance(v, int) and "len" in n]
         return max(lengths, default=1)
     stated = _stated_int(contract, name, spec, env)
-    if stated is not None:
-        return stated
+    return _named_int(contract, name, spec, env) if stated is None else stated
+
+
+def _named_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str, Any]) -> int:
     if re.search(r"^top_?k$|num_.*experts$|vocab", name, re.IGNORECASE):
         what = "experts" if "expert" in name else "vocab"
         axis = size(find_axis(contract, what) or find_axis(contract, "experts"), env)
@@ -156,7 +158,7 @@ def _usual_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str
 
 def _stated_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[str, Any]) -> int | None:
     """Return the size of the axis that a scalar repeats (`batch_size_scalar`), the reference's default, or a mode."""
-    same = env.get(re.sub(r"_(scalar|value)$", "", name))
+    same = env.get(_base(name))
     if isinstance(same, int) and not isinstance(same, bool):
         return same
     own = contract.defaults.get(name)
@@ -165,8 +167,27 @@ def _stated_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[st
     return next(iter(modes(spec.description or "")), None)
 
 
-def _other_ints(contract: Contract, name: str) -> tuple[int, ...]:
-    """Return other offsets of a rank's experts, where it does not hold all of them, and another id to ignore."""
+def _base(name: str) -> str:
+    """Return the axis that a scalar of this name would repeat."""
+    return re.sub(r"_(scalar|value)$", "", name)
+
+
+def _other_ints(contract: Contract, name: str, env: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return other modes, offsets of a rank's experts where it does not hold all of them, and another id to ignore.
+
+    A default of the reference is no reason to never pass anything else: what the name alone would give is tried too.
+    """
+    spec = contract.definition.inputs[name]
+    named = modes(spec.description or "")
+    if named:
+        return named
+    follows = NAMES["longest"].search(name) or _base(name) in contract.axis_names
+    if isinstance(contract.defaults.get(name), int) and not follows:
+        return (*_of_name(contract, name), _named_int(contract, name, spec, env))
+    return _of_name(contract, name)
+
+
+def _of_name(contract: Contract, name: str) -> tuple[int, ...]:
     if re.search(r"(ignore|pad(ding)?)_?(id|idx|index|token)", name):
         return (0,)
     if "expert_offset" not in name:

@@ -110,6 +110,24 @@ def test_integer_scalars_take_a_named_mode_or_the_references_default():
     assert scalar(reference="def run(x, num_extra_experts=0):\n    return x[:, 0]\n", name="num_extra_experts") == 0
 
 
+def every_scalar(description="", reference=NOTHING, *constraints):
+    definition = define("modes", axes(n=None, h=4), {"x": tensor("n h"), "act": tensor(None, "int32",
+                        description=description)}, {"y": tensor("n h")}, reference, *constraints)  # fmt: skip
+    drawn = [make_inputs(definition, *case)["act"] for case in edge_cases(definition, limit=20)]
+    return drawn[0], set(drawn)
+
+
+def test_every_mode_that_a_description_names_is_tried():
+    assert every_scalar("0=none, 1=relu, 2=gelu") == (0, {0, 1, 2})
+    assert every_scalar("2=int2, 4=int4, 8=int8", NOTHING, "act >= 4") == (4, {4, 8})
+    assert every_scalar("0=none, 1=relu", "def run(x, act=1):\n    return x\n") == (1, {0, 1})
+
+
+def test_a_default_is_tried_first_but_not_alone():
+    assert every_scalar(reference="def run(x, act=0):\n    return x + act\n") == (0, {0, 1})
+    assert every_scalar("", "def run(x, act=0):\n    return x + act\n", "act <= 0") == (0, {0})
+
+
 SCRATCH = """
 def run(x, buffer=None, state=None):
     if buffer is not None:
