@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_flashinfer.inputs.dtypes import BYTES, canonical, is_float, is_integer, is_packed, torch_dtype
 from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
+from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, steps
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, pool_of, slots_of
 
@@ -125,10 +126,23 @@ def _positions(s: Subject) -> Role | None:
         s.named(r"(^|_)pos(ition)?s?(_|$)|^offsets?$|rope_?ids") or s.told(r"\bposition ind|position id|position of")
     ):
         return None
+    return Role("positions", limit=_rows_of_rotary(s), unused=s.unused)
+
+
+def _rows_of_rotary(s: Subject) -> ast.expr | None:
+    """Return how many positions a rotary table has: rather one that does not lead with an axis of the positions.
+
+    What leads with one may be a table as well, `cos[seq_len d]`, but not if `rope` is all that its name says.
+    """
     own = {ast.unparse(tree) for tree in s.dims}
-    rows = {n: d[0] for n, d in s.contract.dims.items() if d and len(d) > 1 and ast.unparse(d[0]) not in own}
-    tables = sorted((n for n in rows if re.search(r"cos|sin|rope|freq", n)), key=lambda n: rotary_kind(n) is None)
-    return Role("positions", limit=rows[tables[0]] if tables else None, unused=s.unused)
+    tables = {n: d for n, d in s.contract.dims.items() if d and len(d) > 1 and re.search(r"cos|sin|rope|freq", n)}
+    apart = [n for n, d in tables.items() if ast.unparse(d[0]) not in own]
+    shared = [n for n in tables if n not in apart and rotary_kind(n) is not None and is_float(s.contract.dtype(n))]
+    name = min([*apart, *shared], key=lambda n: (rotary_kind(n) is None, n in shared), default=None)
+    if name is None or name in apart:
+        return None if name is None else tables[name][0]
+    inner = [tree for tree in tables[name][:-1] if not names_of(tree) <= s.contract.constants.keys()]
+    return next((tree for tree in inner if ast.unparse(tree) not in own), inner[-1] if inner else tables[name][0])
 
 
 def _tokens(s: Subject) -> Role | None:

@@ -158,7 +158,9 @@ def _enough_keys(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iter
         axis, have = total_axis(keys), size(keys.total, env) or 0
         room = have * (page if keys.unit == "pages" else 1)
         for name in plan.of("positions") if plan.of("batch_ids") else ():  # a row of the table for each of them
-            yield from _at_least(limit, room, env) if (limit := plan.roles[name].limit) is not None else ()
+            limit = plan.roles[name].limit
+            if limit is not None and ast.dump(limit) not in map(ast.dump, contract.dims[name] or ()):
+                yield from _at_least(limit, room, env)
         if axis and room < wanted and _segments(contract, keys, env):
             yield axis, -(-wanted // page) if keys.unit == "pages" else wanted
         if axis:

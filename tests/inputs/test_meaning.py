@@ -79,6 +79,22 @@ def test_slots_of_pools_in_layers_differ_and_their_windows_are_long_enough():
         assert all(int(n) < sizes["seq_len"] for n in inputs["track_steps"])
 
 
+@pytest.mark.parametrize(
+    ("tables", "positions", "rows"),
+    [("seq_len d", "seq_len", "seq_len"), ("seq_len d", "batch seq_len", "seq_len"),
+     ("batch seq_len d", "batch seq_len", "seq_len"), ("batch seq_len d", "batch", "seq_len"),
+     ("max_pos d", "seq_len", "max_pos")],
+)  # fmt: skip
+def test_positions_lie_in_a_table_that_shares_their_axis(tables, positions, rows):
+    sizes = axes(batch=None, seq_len=None, d=8, **({"max_pos": None} if rows == "max_pos" else {}))
+    inputs = {"x": tensor("batch seq_len d"), "positions": tensor(positions, "int32"), "cos": tensor(tables),
+              "sin": tensor(tables), "q_rope": tensor("seq_len d")}  # fmt: skip
+    seen = every(define("turned", sizes, inputs, {"y": tensor("batch seq_len d")}, NOTHING))
+    highest = [(int(inputs["positions"].max()), sizes[rows]) for sizes, inputs in seen if inputs["positions"].numel()]
+    assert all(n < size for n, size in highest)
+    assert any(0 < n == size - 1 for n, size in highest)
+
+
 def test_permutations_have_each_row_once():
     ordered = define(
         "ordered", axes(batch=None, wide=None),
