@@ -6,6 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+import torch
+
 from pytest_flashinfer.data.source import BrokenSource, Function, functions, parse_python
 from pytest_flashinfer.inputs.hints import constant
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
 
-_IN_PLACE: Final = re.compile(r"[a-z]_$")
+_IN_PLACE: Final = re.compile(r"[a-z\d]_$")
+_HARMLESS: Final = frozenset({"requires_grad_", "detach_", "share_memory_", "rename_"})
 
 
 def droppable(definition: Definition) -> frozenset[str]:
@@ -36,7 +39,7 @@ def scratch(definition: Definition) -> frozenset[str]:
     kept = {spec.param for spec in definition.outputs.values()}
     optional = frozenset(name for name, spec in definition.inputs.items() if spec.optional and name not in kept)
     function = _entry(definition) if optional else None
-    return frozenset() if function is None else optional & frozenset(_written(function))
+    return frozenset() if function is None else optional & _written(function)
 
 
 def defaults(definition: Definition) -> dict[str, Any]:
@@ -56,19 +59,45 @@ def _entry(definition: Definition) -> Function | None:
     return None if isinstance(tree, BrokenSource) else functions(tree).get(definition.entry)
 
 
-def _written(function: Function) -> Iterator[str]:
-    """Yield the parameters that `x[...] = `, `x += ` and `x.copy_()` change; not those of a name given anew."""
-    anew = {n.id for node in ast.walk(function) if isinstance(node, ast.Assign) for n in node.targets
-            if isinstance(n, ast.Name)}  # fmt: skip
-    for node in ast.walk(function):
-        targets: list[ast.expr] = []
-        if isinstance(node, ast.Assign):
-            targets = [target for target in node.targets if isinstance(target, ast.Subscript)]
-        elif isinstance(node, ast.AugAssign):
-            targets = [node.target]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _IN_PLACE.search(node.func.attr):
-            targets = [node.func.value]
-        yield from {name for target in targets if (name := _base(target)) not in {*anew, ""}}
+def _written(function: Function | ast.Lambda) -> set[str]:
+    """Return the outer names that `x[...] = `, `x += ` and `x.copy_()` change; not those of a name given anew."""
+    own, inner = _scope(function)
+    bare = [node.target for node in own if isinstance(node, ast.AugAssign)]
+    bare += [node.target for node in own if isinstance(node, ast.AnnAssign) and node.value is None]
+    stored = [node for node in own if isinstance(node, (ast.Name, ast.Subscript)) and isinstance(node.ctx, ast.Store)]
+    anew = {node.id for node in stored if isinstance(node, ast.Name) and node not in bare}
+    targets: list[ast.expr] = [node for node in stored if isinstance(node, ast.Subscript)]
+    targets += [node.target for node in own if isinstance(node, ast.AugAssign)]
+    calls = (node.func for node in own if isinstance(node, ast.Call))
+    targets += [call.value for call in calls if isinstance(call, ast.Attribute) and _in_place(call.attr)]
+    names = {_base(target) for target in targets}.union(*(_written(each) - _parameters(each) for each in inner))
+    return names - anew - {""}
+
+
+def _scope(function: Function | ast.Lambda) -> tuple[list[ast.AST], list[Function | ast.Lambda]]:
+    """Return the nodes of a function's own names, and the functions in it, which have names of their own."""
+    own: list[ast.AST] = []
+    inner: list[Function | ast.Lambda] = []
+    left = list(ast.iter_child_nodes(function))
+    while left:
+        node = left.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            inner.append(node)
+        else:
+            own.append(node)
+            left += ast.iter_child_nodes(node)
+    return own, inner
+
+
+def _parameters(function: Function | ast.Lambda) -> set[str]:
+    args = function.args
+    every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+    return {arg.arg for arg in every if arg is not None}
+
+
+def _in_place(method: str) -> bool:
+    """Whether a method changes a tensor: `copy_`, and not `requires_grad_`, which leaves its values as they are."""
+    return _IN_PLACE.search(method) is not None and hasattr(torch.Tensor, method) and method not in _HARMLESS
 
 
 def _base(target: ast.expr) -> str:

@@ -149,11 +149,46 @@ def test_an_optional_input_that_is_only_written_into_is_left_out():
     assert {inputs["state"] is None for inputs in drawn} == {True, False}
 
 
-def test_a_name_given_anew_is_no_scratch():
-    text = "def run(x, bias=None):\n    bias = x if bias is None else bias.clone()\n    bias += 1\n    return bias\n"
+def scratch(*lines):
+    text = "\n    ".join(("def run(x, bias=None):", "if bias is None:", "    return x", *lines, "return x + bias\n"))
     inputs = {"x": tensor("n"), "bias": tensor("n", optional=True)}
-    definition = define("anew", axes(n=None), inputs, {"y": tensor("n")}, text)
-    assert contract_of(definition).scratch == frozenset()
+    return contract_of(define("anew", axes(n=None), inputs, {"y": tensor("n")}, text)).scratch == {"bias"}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("bias = bias.clone()", "bias += 1"),
+        ("bias, two = bias.clone(), 2", "bias *= two"),
+        ("[x, (bias, *_)] = x, (bias.clone(), 2)", "bias[0] = 1"),
+        ("bias: torch.Tensor = bias.clone()", "bias[0:1] = 0"),
+        ("for bias in [bias.clone()]:", "    bias[0] = 0"),
+        ("bias.requires_grad_(False)",),
+        ("bias.custom_()",),
+        ("def zeroed(bias):", "    bias[0] = 0", "    return bias", "bias = zeroed(bias.clone())"),
+        ("def zeroed(bias):", "    bias[0] = 0", "    return bias", "x = x + zeroed(bias.clone())"),
+        ("fill = lambda bias: bias.zero_()",),
+        ("def other():", "    bias = x.clone()", "    bias[0] = 0"),
+    ],
+)
+def test_a_name_given_anew_is_no_scratch(lines):
+    assert not scratch(*lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("bias += 1",),
+        ("bias[0][1] = 1",),
+        ("two, bias[0] = 2, 1",),
+        ("bias: torch.Tensor", "bias[0] = 1"),
+        ("bias.index_copy_(0, x.long(), x)",),
+        ("bias[1:].log1p_()",),
+        ("def put():", "    bias[0] = 0", "put()"),
+    ],
+)
+def test_what_the_reference_writes_into_is_scratch(lines):
+    assert scratch(*lines)
 
 
 @pytest.mark.parametrize(
