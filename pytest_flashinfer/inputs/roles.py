@@ -10,8 +10,8 @@ from pytest_flashinfer.inputs.dtypes import BYTES, canonical, is_float, is_integ
 from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
 from pytest_flashinfer.inputs.hints import names_of
-from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, steps
-from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, pool_of, slots_of
+from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, starts, steps
+from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, index_limit, pool_of, slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,8 +190,8 @@ def _mask(s: Subject) -> Role | None:
 
 
 _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, _experts, _sparse, _slot_ids,
-    _batch_ids, steps, _positions, _page_ids, _counts, _lengths, _top_k, _seeds, _tokens, _mask,
+    starts, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, _experts, _sparse,
+    _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _lengths, _top_k, _seeds, _tokens, _mask,
 )  # fmt: skip
 
 
@@ -217,30 +217,7 @@ def role_of(contract: Contract, name: str) -> Role:
         role = recognise(subject)
         if role is not None:
             return role
-    return Role("index", limit=_index_limit(subject), unused=subject.unused)
-
-
-def _index_limit(s: Subject) -> ast.expr | None:
-    """Return the leading axis of a tensor that plain indices could point into.
-
-    One that their description names, or whose tensor it names; else one that they do not have themselves, rather one
-    that no output has either, for those are of what is worked on and not of what is looked up.
-    """
-    own = {ast.unparse(tree) for tree in s.dims}
-    words = set(re.findall(r"\w+", s.text))
-    shown = {ast.unparse(trees[0]) for trees in s.contract.output_dims.values() if trees}
-    leading = [(name, dims[0]) for name, dims in s.contract.dims.items() if dims and len(dims) > 1 and name != s.name]
-
-    def rank(found: tuple[str, ast.expr]) -> int:
-        name, axis = found[0], ast.unparse(found[1])
-        if axis.lower() in words and axis not in own:
-            return 0
-        if name.lower() in words:
-            return 1
-        return 4 if axis in own else 3 if axis in shown or axis in s.contract.constants else 2
-
-    best = min(leading, key=rank, default=None)
-    return best[1] if best is not None and rank(best) < 4 else None  # noqa: PLR2004 - none is left but their own
+    return Role("index", limit=index_limit(subject), unused=subject.unused)
 
 
 def all_roles(contract: Contract) -> dict[str, Role]:

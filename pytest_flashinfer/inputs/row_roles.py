@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.source import BrokenSource, parse_python
 from pytest_flashinfer.inputs.dtypes import is_integer
-from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, pool_of
+from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, index_limit, pool_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
@@ -48,11 +49,33 @@ def _other_size(s: Subject) -> ast.expr | None:
 
 def ends(s: Subject) -> Role | None:
     """Recognise where the window of each row ends, beside a tensor of where it starts."""
-    if len(s.dims) != 1 or not s.named(r"(^|_)ends?$"):
-        return None
-    start = re.sub(r"(^|_)end(s?)$", r"\1start\2", s.name)
-    same = [ast.unparse(tree) for tree in s.contract.dims.get(start) or ()] == [s.axis(0)]
-    return Role("ends") if same else None
+    return Role("ends", axis=_width(s)) if _beside(s, start_of(s.name)) else None
+
+
+def start_of(name: str) -> str:
+    """Return what a tensor of starts is called, beside one of ends."""
+    return re.sub(r"(^|_)end(s?)$", r"\1start\2", name)
+
+
+def _width(s: Subject) -> ast.expr | None:
+    """Return the size that windows lie in: what varies of each row, else what ids would point into, else a constant."""
+    specs, known = s.contract.definition.inputs, s.contract.constants.keys()
+    rows = [trees[1:] for name, trees in s.contract.dims.items()
+            if trees and not is_integer(specs[name].dtype) and ast.unparse(trees[0]) == s.axis(0)]  # fmt: skip
+    inner = [tree for trees in rows for tree in trees]
+    varying = next((tree for tree in inner if not names_of(tree) <= known), None)
+    return varying or index_limit(s) or next(iter(inner), None)
+
+
+def starts(s: Subject) -> Role | None:
+    """Recognise where the window of each row starts, beside a tensor of where it ends."""
+    return Role("starts") if _beside(s, re.sub(r"(^|_)start(s?)$", r"\1end\2", s.name)) else None
+
+
+def _beside(s: Subject, other: str) -> bool:
+    """Whether there is another tensor of this name that has as many integers, one for each row."""
+    mine, others = [ast.unparse(tree) for tree in s.dims], s.contract.dims.get(other) or ()
+    return other != s.name and len(mine) == 1 and mine == [ast.unparse(tree) for tree in others]
 
 
 def steps(s: Subject) -> Role | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import torch
 
 from pytest_flashinfer.inputs import indices, unused
-from pytest_flashinfer.inputs.row_roles import block_size
+from pytest_flashinfer.inputs.row_roles import block_size, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,14 +103,42 @@ def _amounts(setting: Setting, name: str, found: Sequences, device: torch.device
 
 
 def _ends(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
-    """Return where windows that start at 0 end: within the keys of the row's sequence, and after the first of them."""
-    del device
+    """Return where windows end: within the keys of the row's sequence, and after the first of them, or in the row."""
     count = setting.shape(name)[0]
     inclusive = "inclusive" in (setting.contract.definition.inputs[name].description or "").lower()
+    if not found.kv:
+        return _ends_in_rows(setting, name, device, inclusive=inclusive)
     rows = _rows_of_queries(found, count)
-    lengths = [kv for _, _, kv in rows] if rows is not None else [min(found.kv or [1])] * count
+    lengths = [kv for _, _, kv in rows] if rows is not None else [min(found.kv)] * count
     last = [setting.rng.randint(1, n) - inclusive if n else 0 for n in lengths]
     return torch.tensor(last, dtype=torch.int64)
+
+
+def _ends_in_rows(setting: Setting, name: str, device: torch.device, *, inclusive: bool) -> torch.Tensor:
+    """Return ends anywhere in a row, or where constraints allow them; none is before its start."""
+    width, first = setting.size(setting.plan.roles[name].axis), start_of(name)
+    limit = None if width is None or setting.limits(name)[1] is not None else max(1, width + 1 - inclusive)
+    ids = indices.uniform_ids(setting, name, limit, device)
+    begins = setting.given.get(first, torch.full_like(ids, max(0, setting.limits(first)[0] or 0))).to(device)
+    last = torch.maximum(ids, begins.to(ids.dtype))
+    known = replace(setting, given={**setting.given, first: begins.cpu()})
+    return last if unused.hold(known, name, last) else torch.maximum(last, begins + 1)
+
+
+def _starts(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
+    """Return where windows start: at 0 in a sequence, else anywhere up to where they end."""
+    low, high = setting.limits(name)
+    least = torch.full(setting.shape(name), max(0, low or 0), dtype=torch.int64, device=device)
+    after = next((n for n in setting.plan.of("ends") if start_of(n) == name and n in setting.given), None)
+    if found.kv or after is None:
+        return least
+    room = setting.given[after].to(device, torch.int64) - least + 1
+    generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+    begins = least + (torch.rand(room.shape, generator=generator, device=device) * room).long().clamp_(min=0)
+    begins = begins if high is None else torch.maximum(least, begins.clamp(max=high))
+    known = replace(setting, given={n: values.cpu() for n, values in setting.given.items()})
+    options = (begins, torch.maximum(least, torch.minimum(begins, least + room - 2)))  # windows may have to hold some
+    return next((option for option in options if unused.hold(known, name, option)), least)
 
 
 def _rows_of_queries(found: Sequences, count: int) -> list[tuple[int, int, int]] | None:
@@ -162,6 +191,7 @@ OF_ROWS: Final[dict[str, Callable[[Setting, str, Sequences, torch.device], torch
     "order": _order,
     "amounts": _amounts,
     "ends": _ends,
+    "starts": _starts,
     "blocks": _blocks,
     "bits": _bits,
 }

@@ -142,6 +142,12 @@ def _at_least(limit: ast.expr, count: int, env: Mapping[str, Any]) -> Iterator[t
         yield tree.id, -(-count // each)
 
 
+def _tables_of_positions(contract: Contract, plan: Plan) -> list[ast.expr]:
+    """Return the sizes of tables that positions in sequences look up, of those that have an axis of their own."""
+    pairs = [(contract.dims[n] or (), plan.roles[n].limit) for n in plan.of("positions") if plan.of("batch_ids")]
+    return [limit for dims, limit in pairs if limit is not None and ast.dump(limit) not in map(ast.dump, dims)]
+
+
 def _enough_keys(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """Keys for every query, and for every row that is appended at a position of its sequence."""
     dense = [next((n for n in contract.free if pattern.search(n)), None) for pattern in (_DENSE_Q, _DENSE_KV)]
@@ -157,10 +163,8 @@ def _enough_keys(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iter
     if keys is not None and keys is not query:
         axis, have = total_axis(keys), size(keys.total, env) or 0
         room = have * (page if keys.unit == "pages" else 1)
-        for name in plan.of("positions") if plan.of("batch_ids") else ():  # a row of the table for each of them
-            limit = plan.roles[name].limit
-            if limit is not None and ast.dump(limit) not in map(ast.dump, contract.dims[name] or ()):
-                yield from _at_least(limit, room, env)
+        for limit in _tables_of_positions(contract, plan):  # a row for each of them
+            yield from _at_least(limit, room, env)
         if axis and room < wanted and _segments(contract, keys, env):
             yield axis, -(-wanted // page) if keys.unit == "pages" else wanted
         if axis:

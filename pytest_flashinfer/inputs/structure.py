@@ -77,8 +77,8 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
 
 
 def _in_order(plan: Plan, names: list[str]) -> list[str]:
-    """Put what others are drawn from first: rows of a batch before the positions in them."""
-    first = {"indptr": 0, "last_page_len": 1, "seq_lens": 1, "batch_ids": 2}
+    """Put what others are drawn from first: rows of a batch before the positions in them, ends before starts."""
+    first = {"indptr": 0, "last_page_len": 1, "seq_lens": 1, "batch_ids": 2, "starts": 4}
     return sorted(names, key=lambda name: first.get(plan.roles[name].kind, 3))
 
 

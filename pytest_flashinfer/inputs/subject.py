@@ -39,7 +39,10 @@ _ENDS: Final = re.compile(r"\s*(,[^,()\[\]]+[)\]]|to\b|through\b|\.\.|…)")
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a tensor holds. `limit` is the size that its integers stay below, `axis` the one that a total is tied to."""
+    """What a tensor holds.
+
+    `limit` is the size that its integers stay below, `axis` the one that a total is tied to, or that windows lie in.
+    """
 
     kind: str
     limit: ast.expr | None = None
@@ -154,3 +157,26 @@ def slots_of(contract: Contract, pool: str) -> ast.expr:
     """Return the number of slots in a pool: pages times the size of a page."""
     size = page_size(contract, pool)
     return ast.Name(pool) if size is None else ast.BinOp(ast.Name(pool), ast.Mult(), size)
+
+
+def index_limit(s: Subject) -> ast.expr | None:
+    """Return the leading axis of a tensor that plain indices could point into.
+
+    One that their description names, or whose tensor it names; else one that they do not have themselves, rather one
+    that no output has either, for those are of what is worked on and not of what is looked up.
+    """
+    own = {ast.unparse(tree) for tree in s.dims}
+    words = set(re.findall(r"\w+", s.text))
+    shown = {ast.unparse(trees[0]) for trees in s.contract.output_dims.values() if trees}
+    leading = [(name, dims[0]) for name, dims in s.contract.dims.items() if dims and len(dims) > 1 and name != s.name]
+
+    def rank(found: tuple[str, ast.expr]) -> int:
+        name, axis = found[0], ast.unparse(found[1])
+        if axis.lower() in words and axis not in own:
+            return 0
+        if name.lower() in words:
+            return 1
+        return 4 if axis in own else 3 if axis in shown or axis in s.contract.constants else 2
+
+    best = min(leading, key=rank, default=None)
+    return best[1] if best is not None and rank(best) < 4 else None  # noqa: PLR2004 - none is left but their own

@@ -95,6 +95,27 @@ def test_positions_lie_in_a_table_that_shares_their_axis(tables, positions, rows
     assert any(0 < n == size - 1 for n, size in highest)
 
 
+@pytest.mark.parametrize("width", [None, 6])
+@pytest.mark.parametrize(
+    ("constraints", "least", "past"),
+    [((), 0, 0), (("(starts <= ends).all()", "(starts >= 0).all()", "(ends <= h).all()"), 0, 0),
+     (("(starts < ends).all()",), 1, 0), (("(ends < h).all()",), 0, 1)],
+)  # fmt: skip
+def test_windows_lie_anywhere_in_rows(width, constraints, least, past):
+    definition = define(
+        "window", axes(n=None, h=width), {"x": tensor("n h"), "starts": tensor("n", "int32"),
+        "ends": tensor("n", "int32")}, {"y": tensor("n")}, NOTHING, *constraints)  # fmt: skip
+    windows = [
+        (start, end, sizes["h"])
+        for sizes, inputs in every(definition, 30)
+        for start, end in zip(inputs["starts"].tolist(), inputs["ends"].tolist(), strict=True)
+    ]
+    assert all(0 <= start <= end - least <= h - least - past for start, end, h in windows)
+    assert any(h > 2 and end == h - past for _, end, h in windows)
+    assert any(h > 2 and end == least for _, end, h in windows)
+    assert len({start for start, *_ in windows}) > 3
+
+
 def test_permutations_have_each_row_once():
     ordered = define(
         "ordered", axes(batch=None, wide=None),
