@@ -11,6 +11,7 @@ from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, starts, steps
+from pytest_flashinfer.inputs.sequences import size
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, index_limit, pool_of, slots_of
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def _sparse(s: Subject) -> Role | None:
 
 
 def _experts(s: Subject) -> Role | None:
-    named = s.named(r"expert|topk_ids|topk_idx|selected") or s.told(r"\bexpert") or _choices(s)
+    told = (s.told(r"\bexpert") or _choices(s)) and _below_experts(s)
+    named = s.named(r"expert|topk_ids|topk_idx|selected") or told
     if not named or s.named("offset|num|count|size"):
         return None
     packed = s.told(r"pack|bits\[") and canonical(s.spec.dtype) == "int32"
@@ -77,6 +79,14 @@ def _choices(s: Subject) -> bool:
     """Whether each row has as many ids as there are choices of experts: also a table that is looked up for them."""
     row = len(s.dims) > 1 and re.search(r"top_?k$|experts_per_tok", s.axis(-1)) is not None
     return row and find_axis(s.contract, "experts") is not None and not s.named("page|block|kv|sparse")
+
+
+def _below_experts(s: Subject) -> bool:
+    """Whether the range that is stated, if one is, is that of some experts."""
+    known = s.contract.constants
+    counts = {n for name, n in known.items() if NAMES["experts"].search(name)}
+    names = [names_of(tree) for tree in s.upper if (size(tree, known) or 0) + 1 not in counts]
+    return all(any(NAMES["experts"].search(name) for name in each) for each in names)
 
 
 def _slot_ids(s: Subject) -> Role | None:

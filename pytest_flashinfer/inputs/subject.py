@@ -84,6 +84,11 @@ class Subject:
         return ast.unparse(self.dims[index])
 
     @property
+    def upper(self) -> tuple[ast.expr, ...]:
+        """The greatest values that constraints or the description allow."""
+        return tuple(self.contract.reading.facts.bounds.get(self.name, Bound()).upper)
+
+    @property
     def unused(self) -> tuple[int, ...]:
         """What marks entries that are not used, -1 first: what a constraint allows besides a range, or the description.
 

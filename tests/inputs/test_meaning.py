@@ -37,6 +37,28 @@ def test_experts_in_a_table_that_tokens_look_up():
         assert not inputs["input_ids"].numel() or int(inputs["input_ids"].max()) < 40
 
 
+@pytest.mark.parametrize(
+    ("words", "constraints"),
+    [("Row of x for each choice of an expert, in [0, rows).", ()), ("", ("(inv_idx < rows).all()",)), ("", ("inv_idx.max() < 50",))],
+)
+def test_a_range_says_that_choices_are_no_experts(words, constraints):
+    sizes = axes(num_tokens=None, top_k=2, num_experts=8, h=4, rows=50)
+    inputs = {"x": tensor("rows h"), "inv_idx": tensor("num_tokens top_k", "int32", description=words),
+              "w": tensor("num_experts h")}  # fmt: skip
+    definition = define("unsort", sizes, inputs, {"y": tensor("num_tokens h")}, NOTHING, *constraints)
+    drawn = torch.cat([inputs["inv_idx"].flatten() for _, inputs in every(definition, 20)])
+    assert int(drawn.min()) == 0
+    assert int(drawn.max()) == 49
+
+
+@pytest.mark.parametrize("last", ["7", "num_experts - 1"])
+def test_a_range_may_be_that_of_experts(last):
+    inputs = {"inv_idx": tensor("num_tokens top_k", "int32"), "w": tensor("num_experts h")}
+    definition = define("choose", axes(num_tokens=None, top_k=2, num_experts=8, h=4), inputs,
+                        {"y": tensor("num_tokens h")}, NOTHING, f"(inv_idx <= {last}).all()")  # fmt: skip
+    assert all(len(row.unique()) == 2 for _, inputs in every(definition, 20) for row in inputs["inv_idx"])
+
+
 @pytest.mark.parametrize("pool", ["total_num_pages", "num_pages"])
 def test_pages_are_those_of_the_pool_however_it_is_called(pool):
     paged = define(
