@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Final
 from pytest_flashinfer.data.source import BrokenSource, parse_python
 from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.sequences import size
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, index_limit, pool_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
 
 _ORDER: Final = r"(^|_)(order|perm|permutation|argsort)$|^inv(erse)?_?perm"
+_OF_ALL: Final = r"\bpermutation of\b[^.;,]*(\w \* \w|\ball\b|\bevery\b|expanded|flat)"
+_PER_ROW: Final = r"\b(per|within|in|of|for) (a|each|every) row\b|\b(per|each) row\b"
 _VALID: Final = (
     r"\bper-\w+ valid \w+|\bvalid \w+( \w+)? (per|for each|of each|in each) (expert|group|row|token|query|problem)"
 )
@@ -23,8 +26,26 @@ _BLOCK_NAME: Final = re.compile(r"^_?(BLK|BLOCK|BLOCK_SIZE)(_(K|KV|N))?$")
 
 
 def order(s: Subject) -> Role | None:
-    """Recognise a permutation: of all rows, or within each row of a matrix."""
-    return Role("order") if (s.named(_ORDER) or s.told(r"\bpermutation of\b")) and not s.unused else None
+    """Recognise a permutation: of all rows, or within each row of a matrix.
+
+    By its description, or by its name unless a range says that its values are of something else: orders of polynomials.
+    """
+    told = s.told(r"\bpermutation of\b")
+    if s.unused or not (told or (s.named(_ORDER) and _counts_elements(s))):
+        return None
+    return Role("order", group="plain" if s.told(_PER_ROW) or not s.told(_OF_ALL) else "all")
+
+
+def _counts_elements(s: Subject) -> bool:
+    """Whether the range that is stated, if one is, is made of the tensor's own sizes."""
+    derived, known = s.contract.derived, s.contract.constants
+    own = frozenset[str]().union(*map(names_of, s.dims))
+    width = size(s.dims[-1], known) if s.dims else None
+    for tree in s.upper:
+        names = names_of(tree).union(*(derived[name].names for name in names_of(tree) & derived.keys()))
+        if not names & (own - known.keys()) and (width is None or size(tree, known) != width - 1):
+            return False
+    return True
 
 
 def amounts(s: Subject) -> Role | None:

@@ -87,13 +87,24 @@ def positions(setting: Setting, name: str, found: Sequences, device: torch.devic
 
 
 def _order(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
-    """Return a permutation for each row of the last axis."""
+    """Return one permutation of all elements, where that is told or the range is theirs, else one for each last axis.
+
+    A range of more has each of its values once at most, one of less may have them several times.
+    """
     del found
-    shape = setting.shape(name)
-    rows, width = math.prod(shape[:-1]), shape[-1]
-    if len(shape) == 1:
-        return indices.sample(setting, width, width)
-    return indices.distinct_rows(setting, rows, width, width, device).view(shape)
+    shape, (low, high) = setting.shape(name), setting.limits(name)
+    first = max(0, low or 0)
+    count, width = math.prod(shape), shape[-1] if shape else 1
+    room = None if high is None else max(0, high + 1 - first)
+    everything = len(shape) < 2 or setting.plan.roles[name].group == "all"  # noqa: PLR2004 - a single row
+    if room is not None and count:
+        everything = room >= count if width < room else everything and room >= count
+    if everything:
+        return indices.sample(setting, count, max(count, room or 0)).view(shape) + first
+    if room is not None and room < width:
+        return indices.uniform_ids(setting, name, None, device)
+    ids = indices.distinct_rows(setting, math.prod(shape[:-1]), width, room or width, device)
+    return ids.view(shape) + first
 
 
 def _amounts(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:

@@ -47,7 +47,7 @@ class Role:
     kind: str
     limit: ast.expr | None = None
     axis: ast.expr | None = None
-    group: str = "plain"  # of sequence pointers and lengths: "q", "kv" or "plain"
+    group: str = "plain"  # of pointers and lengths: "q", "kv" or "plain"; "all" are in one order
     unused: tuple[int, ...] = ()  # what marks entries that are not used
     base: float | None = None  # of a rotary table's frequencies, where the contract tells it
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_flashinfer.data.model import InputSpec, Workload
+from pytest_flashinfer.data.model import Axis, InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.partition import floored
@@ -39,8 +39,9 @@ def test_experts_in_a_table_that_tokens_look_up():
 
 @pytest.mark.parametrize(
     ("words", "constraints"),
-    [("Row of x for each choice of an expert, in [0, rows).", ()), ("", ("(inv_idx < rows).all()",)), ("", ("inv_idx.max() < 50",))],
-)
+    [("Row of x for each choice of an expert, in [0, rows).", ()), ("", ("(inv_idx < rows).all()",)),
+     ("", ("inv_idx.max() < 50",))],
+)  # fmt: skip
 def test_a_range_says_that_choices_are_no_experts(words, constraints):
     sizes = axes(num_tokens=None, top_k=2, num_experts=8, h=4, rows=50)
     inputs = {"x": tensor("rows h"), "inv_idx": tensor("num_tokens top_k", "int32", description=words),
@@ -152,6 +153,45 @@ def test_permutations_have_each_row_once():
     long = [inputs["request_order"].tolist() for sizes, inputs in seen if sizes["batch"] > 2]
     assert long
     assert all(ids != sorted(ids) for ids in long)
+
+
+def ordered(shape, words="", *constraints, name="order"):
+    rows = Axis("var", description="num_tokens * top_k")
+    sizes = {**axes(num_tokens=None, top_k=2, h=4), "rows": rows}
+    inputs = {"x": tensor("rows h"), name: tensor(shape, "int32", description=words), "z": tensor("num_tokens h")}
+    definition = define("ordered", sizes, inputs, {"y": tensor("num_tokens h")}, NOTHING, *constraints)
+    return [inputs[name] for _, inputs in every(definition, 24) if inputs[name].numel()]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Permutation of the num_tokens * top_k expanded rows, in [0, rows).", "Permutation of all routed rows.",
+     "A permutation of the rows, in [0, rows)."],
+)  # fmt: skip
+def test_one_permutation_may_be_of_all_elements(words):
+    for drawn in ordered("num_tokens top_k", words):
+        assert drawn.flatten().sort().values.tolist() == list(range(drawn.numel()))
+
+
+@pytest.mark.parametrize("words", ["", "Permutation of the choices of each row.", "Order of choices, in [0, top_k)."])
+def test_a_permutation_may_be_of_each_row(words):
+    assert all(row.sort().values.tolist() == [0, 1] for drawn in ordered("num_tokens top_k", words) for row in drawn)
+
+
+def test_a_permutation_may_start_at_one_and_leave_values_out():
+    for drawn in ordered("num_tokens", "Permutation of the tokens, in [1, num_tokens]."):
+        assert drawn.sort().values.tolist() == list(range(1, len(drawn) + 1))
+    some = ordered("num_tokens", "Order of some rows, in [0, rows).")
+    assert all(len(drawn.unique()) == len(drawn) and int(drawn.max()) < 2 * len(drawn) for drawn in some)
+    assert any(int(drawn.max()) >= len(drawn) for drawn in some)
+
+
+@pytest.mark.parametrize(
+    ("words", "constraints"), [("Polynomial order of each row, in [0, 3].", ()), ("", ("(order >= 0).all()", "(order <= 3).all()"))]
+)
+def test_an_order_with_another_range_is_no_permutation(words, constraints):
+    drawn = ordered("num_tokens", words, *constraints)
+    assert {int(n) for each in drawn for n in each} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(
