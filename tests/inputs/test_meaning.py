@@ -187,7 +187,8 @@ def test_a_permutation_may_start_at_one_and_leave_values_out():
 
 
 @pytest.mark.parametrize(
-    ("words", "constraints"), [("Polynomial order of each row, in [0, 3].", ()), ("", ("(order >= 0).all()", "(order <= 3).all()"))]
+    ("words", "constraints"),
+    [("Polynomial order of each row, in [0, 3].", ()), ("", ("(order >= 0).all()", "(order <= 3).all()"))],
 )
 def test_an_order_with_another_range_is_no_permutation(words, constraints):
     drawn = ordered("num_tokens", words, *constraints)
