@@ -49,6 +49,9 @@ _INTS: Final[tuple[tuple[str, int], ...]] = (
     (r"seed", 1234),
     (r"offset|rank|index|layout|mode|method|type|idx", 0),
 )
+_FITS: Final = re.compile(
+    rf"size|vec|group|(^|_)(num|n)_|^(return|output)_|{NAMES['longest'].pattern}", re.IGNORECASE
+)  # fmt: skip
 _ATTENTION: Final = re.compile(r"^(sm_|softmax_|attn_|qk_)?scal(e|ing)$|^(sm|softmax|attn)_scal", re.IGNORECASE)
 
 
@@ -175,16 +178,18 @@ def _base(name: str) -> str:
 def _other_ints(contract: Contract, name: str, env: Mapping[str, Any]) -> tuple[int, ...]:
     """Return other modes, offsets of a rank's experts where it does not hold all of them, and another id to ignore.
 
-    A default of the reference is no reason to never pass anything else: what the name alone would give is tried too.
+    A default of the reference is no reason to never pass anything else: what the name alone would give is tried too,
+    but for what shapes and outputs have to fit.
     """
     spec = contract.definition.inputs[name]
     named = modes(spec.description or "")
     if named:
         return named
-    follows = NAMES["longest"].search(name) or _base(name) in contract.axis_names
-    if isinstance(contract.defaults.get(name), int) and not follows:
-        return (*_of_name(contract, name), _named_int(contract, name, spec, env))
-    return _of_name(contract, name)
+    own = contract.defaults.get(name)
+    if not isinstance(own, int) or _FITS.search(name) or _base(name) in contract.axis_names:
+        return _of_name(contract, name)
+    other = int(not own) if isinstance(own, bool) else _named_int(contract, name, spec, env)
+    return (*_of_name(contract, name), other)
 
 
 def _of_name(contract: Contract, name: str) -> tuple[int, ...]:
