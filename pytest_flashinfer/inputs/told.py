@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 _CHAIN: Final = re.compile(r"\w+(?:\s*(?:\*|//|\+)\s*\w+|\s+-\s+\w+)+")
 _BEFORE: Final = re.compile(r"(^|[(,:]|[^<>!=]=|\b(as|is|equals))\s*$")  # not `at most n * m`, `can be 2 * n`
-_THINGS: Final = "(blocks|columns|elements|entries|heads|items|pages|rows|slots|tokens|values|in all|in total|\\(.*\\))"
+_NOUNS: Final = "blocks|columns|elements|entries|heads|items|pages|rows|slots|tokens|values"
+_THINGS: Final = rf"((?!(at|if|or|unless|upper|when)\b)([a-z]+\s+)?({_NOUNS})|in all|in total|\(.*\))"
 _AFTER: Final = re.compile(rf"(\s+{_THINGS})*\)?(\s+{_THINGS})*\s*([.,;:]|$)")  # not `n + 1 if packed`
-_RANGE: Final = re.compile(r"\bin \[\s*(-?\d+)\s*,\s*(\w+)\s*([\])])")  # not `in [batch, seq] order`
+_RANGE: Final = re.compile(r"\bin \[\s*(\d+)\s*,\s*(\w+)\s*([\])])")  # not `in [batch, seq] order`
 _MODE: Final = re.compile(r"(?<![\w.-])(\d+)\s*=\s*[A-Za-z]")
 
 

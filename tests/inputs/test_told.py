@@ -33,6 +33,8 @@ def sized(words, **others):
         ("derived as n // 2", "n // 2"),
         ("n * step rows.", "n * step"),
         ("n * m (n for one each)", "n * m"),
+        ("n * m query tokens.", "n * m"),
+        ("n * m or rows", None),
         ("at most n * m", None),
         ("may be n * n at most, usually fewer", None),
         ("Capacity; it can be n * m or larger.", None),
