@@ -161,7 +161,10 @@ class KernelItem(pytest.Function):
             kind = "reference fails" if isinstance(error, ReferenceFailed) else "no inputs"
             if "solution" in self.fixturenames or isinstance(error, (NoReference, Unbound)):
                 pytest.skip(f"{kind}: {error}")
-            raise pytest.fail.Exception(f"INVALID_REFERENCE: {kind}: {error}", pytrace=False) from None
+            text = f"INVALID_REFERENCE: {kind}: {error}"
+            if isinstance(error, ReferenceFailed):
+                text += "\n  it is at {}:{}".format(*self.config.stash[SESSION].catalogue.reference(self.path))
+            raise pytest.fail.Exception(text, pytrace=False) from None
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Show a verdict as its own few lines; anything else as pytest does, for it is a fault of the plugin."""

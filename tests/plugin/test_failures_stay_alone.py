@@ -1,5 +1,8 @@
 """However a kernel ends, it costs its own items and the report says who did it (case 11 without a card)."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from .repository import GOOD, Repository
@@ -98,6 +101,9 @@ def test_a_reference_that_fails_blames_no_solution(tmp_path):
     assert "reference" in done["test_correct[good"].message
     assert done["test_speed[good"].outcome == "skipped"
     assert sorted(case.outcome for case in done.of("test_reference")) == ["failure", "passed"]
+    [failed] = [case for case in done.of("test_reference") if case.outcome == "failure"]
+    place = re.search(r"it is at (.+):(\d+)", failed.text)
+    assert '"reference"' in Path(place[1]).read_text().splitlines()[int(place[2]) - 1]
     assert done["test_correct[fine"].outcome == "passed"
 
 
