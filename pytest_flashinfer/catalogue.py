@@ -111,9 +111,9 @@ class Catalogue:
         line = None if uuid is None else self._by_uuid(path).get(uuid)
         return (path, 0) if line is None else (line.path, line.line - 1)
 
-    def reference(self, path: Path) -> tuple[Path, int]:
-        """Return where a definition states its reference, counted from 1."""
-        return path, self.dataset.load(path).lines(("reference",)) or 1
+    def reference_line(self, path: Path) -> int:
+        """Return the line on which a definition states its reference, counted from 1."""
+        return self.dataset.load(path).lines(("reference",)) or 1
 
     def workload(self, path: Path, uuid: str) -> Workload | None:
         """Return one readable workload of a definition, in scope or not."""

@@ -163,7 +163,8 @@ class KernelItem(pytest.Function):
                 pytest.skip(f"{kind}: {error}")
             text = f"INVALID_REFERENCE: {kind}: {error}"
             if isinstance(error, ReferenceFailed):
-                text += "\n  it is at {}:{}".format(*self.config.stash[SESSION].catalogue.reference(self.path))
+                line = self.config.stash[SESSION].catalogue.reference_line(self.path)
+                text += f"\n  it is at {self.path}:{line}"
             raise pytest.fail.Exception(text, pytrace=False) from None
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
