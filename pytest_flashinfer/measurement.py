@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median, stdev
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_flashinfer.worker.timing import disagreement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_flashinfer.data.model import Workload
     from pytest_flashinfer.judging import Call
@@ -53,7 +53,8 @@ class Measurement:
     def complete(self) -> bool:
         """Whether no call failed, and each has a time."""
         timeless = any(each.kind == "clock" for result in self.results for each in result.violations)
-        return bool(self.timed) and self.calls[-1].error is None and not timeless
+        failed = any(call.error is not None for call in self.calls)
+        return bool(self.timed) and not failed and not timeless
 
     @property
     def results(self) -> list[RunResult]:
@@ -102,6 +103,26 @@ class Measurement:
         if said is None and idle and any(value.numel() for each in self.results for value in each.outputs.values()):
             return "there are outputs, and the device did nothing during any call"
         return said
+
+
+def joined(measurements: Sequence[Measurement]) -> Measurement:
+    """Return several measurements of one kernel on one workload as one, with the rounds of all."""
+    first, *further = measurements
+    for each in further:
+        throttle = sorted({*first.card.get("throttle", ()), *each.card.get("throttle", ())})
+        first = replace(
+            first,
+            warm=first.warm + each.warm,
+            timed=first.timed + each.timed,
+            card={**first.card, **each.card, "throttle": throttle},
+            waited=first.waited + each.waited,
+        )
+    return first
+
+
+def most_rounds(kind: str) -> int:
+    """Return in how many rounds short calls are timed on a kind of device."""
+    return max(ROUNDS[kind].values())
 
 
 def measure(

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from fnmatch import fnmatch
 from functools import cached_property
 from importlib import metadata
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -62,7 +61,7 @@ class FibSession:
         self.progress = Progress(config)
         self._pool: Pool | None = None
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
-        self._latencies: dict[tuple[Path, str], float | None] = {}
+        self._references: dict[tuple[Path, str], list[list[float]]] = {}
 
     def tolerance(self, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:
         """Return the tolerance in force: ini, workload, fixture, command line, the last the strongest."""
@@ -192,13 +191,17 @@ class FibSession:
         )
         return UnderTest(Kernel(self.judge, definition, solution, timeout=max(120.0, self.options.timeout)))
 
-    def reference_latency(self, path: Path, uuid: str, measure: Callable[[], list[float]]) -> float | None:
-        """Return the reference's latency on a workload in seconds, measured once; `None` where it cannot run."""
-        key = (path, uuid)
-        if key not in self._latencies:
-            durations = measure()
-            self._latencies[key] = median(durations) if durations else None
-        return self._latencies[key]
+    def reference_times(
+        self, path: Path, uuid: str, measure: Callable[[int], list[float]], measurements: int = 1
+    ) -> list[float]:
+        """Return the reference's durations on a workload in seconds, of at least so many measurements of it.
+
+        Each is made once; `measure` is told how many there are already. Empty where the reference cannot run.
+        """
+        known = self._references.setdefault((path, uuid), [])
+        while len(known) < measurements:
+            known.append(measure(len(known)))
+        return [seconds for durations in known for seconds in durations]
 
     @cached_property
     def versions(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,8 @@ from pytest_flashinfer import measurement, timing
 from pytest_flashinfer.gates import Outcome
 from pytest_flashinfer.judge.cards import Limits
 from pytest_flashinfer.judging import Call, Failed
-from pytest_flashinfer.measurement import Measurement, measure
+from pytest_flashinfer.measurement import Measurement, joined, measure
+from pytest_flashinfer.session import FibSession
 from pytest_flashinfer.timing import Timing
 from pytest_flashinfer.worker import lock
 from pytest_flashinfer.worker.clock import Span
@@ -96,7 +98,7 @@ def session(tmp_path, monkeypatch):
             limits=Limits(1e12, {"float16": 1e15}, "data sheet"),
         ),
         gates=SimpleNamespace(judge=lambda *_: Outcome()),
-        reference_latency=lambda *_: 20 * US,
+        reference_times=lambda *_: [20 * US] * 10,
     )
 
 
@@ -268,7 +270,7 @@ def test_what_is_unbelievable_once_is_measured_again(session, cases):
 
 
 def test_a_solution_stands_still_while_its_reference_is_timed(session, cases, monkeypatch):
-    session.reference_latency = lambda _path, _uuid, measured: measured()[0]
+    session.reference_times = lambda _path, _uuid, measured, _measurements: measured(0)
     kernel, seen = Kernel(2), []
 
     def run(self, todo, *, cache=None, warm=None):
@@ -281,6 +283,75 @@ def test_a_solution_stands_still_while_its_reference_is_timed(session, cases, mo
     assert {standing for own, standing in seen if own} == {False}
     assert {standing for own, standing in seen if not own} == {True}
     assert not kernel.standing
+
+
+def settled(session, cases, kernel, reference):
+    """Time a kernel and its reference as test_speed does; return the timing and how often the reference was."""
+    session.reference_times = partial(FibSession.reference_times, SimpleNamespace(_references={}))
+    item = SimpleNamespace(user_properties=[], path="a.json", nodeid="a.json::test_speed[x]", config=None)
+    found = Timing(item, session, reference)
+    judged = found.run(kernel, cases, WORKLOAD)
+    judged += found.settle(kernel, cases, WORKLOAD)
+    assert {id(each) for each in found._measured.calls} == {id(each) for each in judged}
+    return found, sum(cache is not None for _, cache in reference.asked)
+
+
+UNSURE = [10, 10.6] * 15  # as of a kernel that is held up in every other call
+
+
+def test_what_cannot_be_told_from_the_reference_is_measured_again(session, cases):
+    found, times = settled(session, cases, Kernel(*UNSURE), Kernel(*UNSURE))
+    assert len(found._measured.durations) == 30
+    assert times == 3
+    assert cases.attempts == [0, 0, 1, 1, 2, 2], "contents of its own each time, and the reference has the same"
+    assert found._facts(cases, WORKLOAD)["speedup"] == pytest.approx(1, rel=0.06)
+    assert found.settle(Kernel(10), cases, WORKLOAD) == []
+
+
+@pytest.mark.parametrize(
+    ("durations", "reference"),
+    [([10] * 10, [10] * 10), (UNSURE, [20, 22] * 5), ([10] * 10, [10.5] * 10)],
+    ids=["surely alike", "far apart", "surely apart"],
+)
+def test_what_can_be_told_is_measured_once(session, cases, durations, reference):
+    found, times = settled(session, cases, Kernel(*durations), Kernel(*reference))
+    assert len(found._measured.durations) == 10
+    assert times == 1
+
+
+def test_a_few_long_rounds_are_not_made_more(session, cases):
+    kernel = Kernel(*UNSURE)
+    kernel.took["w"] = 8e-3
+    found, times = settled(session, cases, kernel, Kernel(*UNSURE))
+    assert len(found._measured.durations) == 4
+    assert times == 0
+
+
+def test_a_reference_that_cannot_be_timed_settles_nothing(session, cases):
+    found, _ = settled(session, cases, Kernel(*UNSURE), Kernel(*UNSURE, fails_at=1))
+    assert len(found._measured.durations) == 10
+    assert "speedup" not in found._facts(cases, WORKLOAD)
+
+
+def test_a_call_that_fails_meanwhile_is_judged_like_any_other(session, cases):
+    reference, kernel = Kernel(*UNSURE), Kernel(*UNSURE, fails_at=3)
+    found, _ = settled(session, cases, kernel, reference)
+    assert not found._measured.complete
+    assert sum(call.error is not None for call in found._measured.calls) == 1
+
+
+def test_gates_decide_by_all_rounds(session, cases):
+    seen = []
+    session.gates.judge = lambda _item, _definition, durations, _reference: seen.append(len(durations)) or Outcome()
+    settled(session, cases, Kernel(*UNSURE), Kernel(*UNSURE))
+    assert seen[-1] == 30
+
+
+def test_throttling_of_any_measurement_is_reported(session):
+    facts = [{"throttle": ["heat"], "sm_mhz": 1}, {"throttle": ["power"], "sm_mhz": 2}]
+    found = joined([Measurement((), (call(),), each, waited=each["sm_mhz"]) for each in facts])
+    assert found.card == {"throttle": ["heat", "power"], "sm_mhz": 2}
+    assert (found.waited, len(found.timed)) == (3, 2)
 
 
 def test_a_count_that_fails_costs_the_roofline_only(session, cases, monkeypatch):
