@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from typing import TYPE_CHECKING
 
 from hypothesis import settings
@@ -16,6 +17,8 @@ for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
     os.environ.pop(name, None)  # the runs inside of tests are not those whose log and summary people read
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]  # nor are they parts of the run that these tests may be spread over
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the runs inside of tests are interrupted by it
 settings.register_profile("patient", deadline=None)  # on a busy machine the first example loads parts of torch
 settings.load_profile("patient")
 
