@@ -8,6 +8,8 @@ import re
 import pytest
 import torch
 
+from .repository import REFERENCE
+
 pytestmark = pytest.mark.gpu
 TORCH = "import torch\n\ndef run(x, w):\n    return torch.addcmul(torch.ones_like(x), x, w)\n"
 SPEED = ("-k", "test_speed", "--fib-device=cuda", "--benchmark-json=run.json")
@@ -48,6 +50,19 @@ def test_a_run_agrees_with_itself(repository):
     again = repository.run(*SPEED[:3], "--fib-scope=full", "--fib-baseline=run.json", apart=True)
     assert again.code == 0, again.output
     assert re.search(r"1 (SAME|UNDECIDED|FASTER)", again.output), again.output  # other work on the card may slow one
+
+
+def test_a_copy_of_the_reference_cannot_be_told_from_it(repository):
+    """What is as fast is timed until that is known, or three times; what is far slower is timed once."""
+    repository.sizes(1 << 20)
+    repository.solve("copy", REFERENCE)
+    repository.solve("twice", REFERENCE.replace("return", "x * w + 1\n    return"))
+    assert repository.run(*SPEED, "--fib-scope=full", apart=True).code == 0
+    found = {entry["name"].split("[")[1].split("-")[0]: entry for entry in entries(repository)["benchmarks"]}
+    assert found["copy"]["stats"]["rounds"] in {10, 20, 30}
+    assert found["copy"]["extra_info"]["speedup"] == pytest.approx(1, abs=0.02)
+    assert found["twice"]["stats"]["rounds"] == 10
+    assert found["twice"]["extra_info"]["speedup"] < 0.7
 
 
 def test_processes_take_cards_in_turn(repository):
