@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import secrets
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -67,7 +67,7 @@ class Imaged:
     def explain(self, may_modify: frozenset[str]) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""
         changed = self._difference(may_modify).view(torch.uint8).cpu() != 0
-        found = [each for slot in self.layout.inputs.values() for each in self._input(slot, changed)]
+        found = [each for slot in self.layout.inputs.values() for each in _input(slot, changed)]
         for zone in self.layout.zones:
             found += _guard(zone, changed[zone.start : zone.stop])
         for name, slot in self.layout.live.items():
@@ -89,18 +89,6 @@ class Imaged:
                 slot.words_of(mask, poison.word_type(slot.dtype)).fill_(0)
             self._masks[may_modify] = mask
         return self._masks[may_modify]
-
-    def _input(self, slot: Slot, changed: torch.Tensor) -> Iterator[Violation]:
-        if not bool(slot.bytes_of(changed).any()):
-            return
-        word = poison.word_type(slot.dtype)
-        elements = slot.words_of(self.arena, word) != slot.words_of(self.image, word)
-        count = int(elements.sum())
-        text = f"wrote between the elements of the strided input {slot.name}"
-        if count:
-            first = elements.nonzero()[0].tolist()
-            text = f"input {slot.name} was modified: {count} of {elements.numel()} elements, first at {first}"
-        yield Violation("input", slot.name, text)
 
 
 class Compared:
@@ -215,6 +203,23 @@ def _flat(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     if lazy or not aligned or not tensor.is_contiguous() or tensor.device != device:
         tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensor)
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+
+
+def _input(slot: Slot, changed: torch.Tensor) -> Iterator[Violation]:
+    """Say how many elements of an input changed, and whether bytes between them did: these are nobody's to change."""
+    if not bool(slot.bytes_of(changed).any()):
+        return
+    own, word = slot.bytes_of(changed).to(torch.uint8), poison.word_type(slot.dtype)
+    words = replace(slot, at=0).words_of(own, word)
+    elements = words != 0
+    count = int(elements.sum())
+    if count:
+        first = elements.nonzero()[0].tolist()
+        text = f"input {slot.name} was modified: {count} of {elements.numel()} elements, first at {first}"
+        yield Violation("input", slot.name, text)
+    _spread(words).fill_(0)
+    if bool(own.any()):
+        yield Violation("guard", slot.name, f"wrote between the elements of the strided input {slot.name}")
 
 
 def _guard(zone: Zone, changed: torch.Tensor) -> Iterator[Violation]:

@@ -284,6 +284,12 @@ def test_strided_inputs_arrive_strided_and_their_gaps_are_guarded(lab):
     spill = "def run(x, t, e, o, y):\n    y.copy_(x)\n    x.as_strided((6, 12), (20, 1), 8)[:5] = 0\n"
     result = lab.run(spill, cases, output)
     assert messages(result) == ["wrote between the elements of the strided input x"]
+    assert [each.kind for each in result.violations] == ["guard"]
+    spill += "    x[1, 2] += 1\n    e.as_strided((8,), (1,))[0] += 1\n"
+    for within, found in (((), ["input", "guard"]), ("x", ["guard"])):
+        result = lab.run(spill, cases, output, may_modify=within)
+        ours = [each.kind for each in result.violations if each.tensor == "x"]
+        assert (ours, [each.kind for each in result.violations if each.tensor == "e"]) == (found, ["input"])
 
 
 def test_strided_destinations_keep_their_strides_and_gaps(lab):
