@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.judge.truth import Truth
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
+    from pytest_flashinfer.worker.pristine import Violation
     from pytest_flashinfer.worker.runner import RunResult
 
 Check = Callable[[Mapping[str, "torch.Tensor"], "Truth", Mapping[str, float]], "str | None"]
@@ -33,11 +34,21 @@ _MALFORMED = {"count", "shape", "dtype", "type", "device"}  # violations after w
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a solution: what it produced, or the error with which it ended."""
+    """One call of a solution: what it produced, or the error with which it ended.
+
+    `scribbled` are the inputs that the reference writes into as well: looked at when it has answered.
+    """
 
     case: Case
     result: RunResult | None = None
     error: WorkerError | None = None
+    scribbled: Collection[str] = ()
+
+    @property
+    def violations(self) -> Sequence[Violation]:
+        """The rules that the call broke; nobody is blamed for doing to an input what the reference does."""
+        found = self.result.violations if self.result is not None else []
+        return [each for each in found if each.kind != "input" or each.tensor not in self.scribbled]
 
     @property
     def outputs(self) -> Mapping[str, torch.Tensor]:
@@ -45,8 +56,7 @@ class Call:
 
         Raises Failed where the call ended with an error or broke a rule.
         """
-        violations = self.result.violations if self.result is not None else ()
-        verdict = decide(error=self.error, violations=violations)
+        verdict = decide(error=self.error, violations=self.violations)
         if not verdict.passed:
             raise Failed(verdict, self.case)
         assert self.result is not None
@@ -126,22 +136,22 @@ class Compare:
         if call.error is not None:
             return decide(error=call.error)
         assert call.result is not None
-        if truth.parts is not None and self.check is None and not call.result.violations:
+        if truth.parts is not None and self.check is None and not call.violations:
             passed = truth.parts.passed(call.result.outputs, self.tolerance)
             if passed is not None:
                 return decide(passed)
             if truth.in_full is not None:
                 return self.verdict(call, truth.in_full())
         verdict = self._decided(call, call.result, truth)
-        if not verdict.passed and not call.result.violations and truth.in_full is not None:
+        if not verdict.passed and not call.violations and truth.in_full is not None:
             return self.verdict(call, truth.in_full())
         return verdict
 
     def _decided(self, call: Call, result: RunResult, truth: Truth) -> Verdict:
         comparisons = self._comparisons(result, call.case, truth)
-        if self.check is not None and not result.violations:
+        if self.check is not None and not call.violations:
             comparisons = self._checked(self.check, comparisons, result.outputs, truth)
-        return decide(comparisons, violations=result.violations)
+        return decide(comparisons, violations=call.violations)
 
     def _checked(
         self, check: Check, comparisons: Sequence[Comparison], outputs: Mapping[str, torch.Tensor], truth: Truth

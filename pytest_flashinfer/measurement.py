@@ -169,4 +169,4 @@ def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, .
         if loaded and _FEWER <= kernel.took.get(uuid, 0.0) < SLOW:  # a library may choose a kernel for these sizes
             calls += kernel.run([case])
         return tuple(calls)
-    return tuple(kernel.run([case])) if any(each.inplace for each in case.outputs) else ()
+    return tuple(kernel.run([case])) if kernel.writes_inputs else ()

@@ -24,6 +24,7 @@ from pytest_flashinfer.distribution import sharers, turn_of
 from pytest_flashinfer.gates import Gates
 from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.scope import CHOSEN
+from pytest_flashinfer.scribbling import Scribbling
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.worker import device as devices
 
@@ -61,6 +62,7 @@ class FibSession:
         self.progress = Progress(config)
         self._pool: Pool | None = None
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
+        self.scribbling = Scribbling()
         self._references: dict[tuple[Path, str], list[list[float]]] = {}
 
     def tolerance(self, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:
@@ -148,7 +150,8 @@ class FibSession:
         if reason is not None:
             pytest.skip(f"{key}: {reason}")
         limits = {"timeout": self.options.timeout, "build_timeout": self.options.build_timeout}
-        return UnderTest(Kernel(self.judge, definition, solution, **limits), self.progress)
+        scribbled = self.scribbling[definition.name].names
+        return UnderTest(Kernel(self.judge, definition, solution, **limits), self.progress, scribbled)
 
     def why_not(self, solution: Solution) -> str | None:
         """Return why a solution cannot run on this machine, or `None`."""
@@ -166,6 +169,7 @@ class FibSession:
             budget=max(1 << 30, self.card.whole // 16),
             keep=max(1 << 28, self.card.memory // 32),  # all truths of small workloads, for the next solution
             spare=self.card.spare,
+            scribbled=self.scribbling[definition.name],
         )
 
     def reference_kernel(self, definition: Definition) -> UnderTest:

@@ -10,7 +10,7 @@ from pytest_flashinfer.judging import Call, Failed
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractContextManager
 
     from pytest_flashinfer.data.model import Solution
@@ -26,11 +26,13 @@ class UnderTest:
 
     `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds, in a process that
     lives; `waited` for how many seconds all calls were waited for; `compiled` what Triton compiled in them, in order.
+    `scribbled`: the inputs that the reference turns out to write into, so that this solution may.
     """
 
-    def __init__(self, kernel: Kernel, progress: Progress | None = None) -> None:
+    def __init__(self, kernel: Kernel, progress: Progress | None = None, scribbled: Collection[str] = ()) -> None:
         self.kernel = kernel
         self.progress = progress
+        self.scribbled = scribbled
         self.log = ""
         self.took: dict[str, float] = {}
         self.waited = 0.0
@@ -40,6 +42,11 @@ class UnderTest:
     def solution(self) -> Solution:
         """The solution as it was read."""
         return self.kernel.solution
+
+    @property
+    def writes_inputs(self) -> bool:
+        """Whether a call changes inputs, as far as is known."""
+        return bool(self.kernel.written)
 
     def run(
         self,
@@ -63,7 +70,7 @@ class UnderTest:
             self._build()
             for result in self.kernel.calls(todo, cache=cache, warm=warm):
                 case = todo[len(calls)]
-                calls.append(Call(case, result))
+                calls.append(Call(case, result, scribbled=self.scribbled))
                 if answered is not None:
                     answered(case)
                 self.log += result.log

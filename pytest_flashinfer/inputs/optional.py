@@ -34,7 +34,7 @@ def droppable(definition: Definition) -> frozenset[str]:
 def scratch(definition: Definition) -> frozenset[str]:
     """Return the optional inputs that the reference writes into though no output is read back from them.
 
-    What is left in them is nobody's result, and a reference that changes its inputs cannot be asked twice.
+    What is left in them is nobody's result.
     """
     kept = {spec.param for spec in definition.outputs.values()}
     optional = frozenset(name for name, spec in definition.inputs.items() if spec.optional and name not in kept)

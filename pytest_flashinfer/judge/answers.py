@@ -16,6 +16,7 @@ from pytest_flashinfer.judge.lending import LENT, lent, terms
 from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, source_of
 from pytest_flashinfer.judge.parted import Divided, spans_of
 from pytest_flashinfer.judge.rowwise import leading
+from pytest_flashinfer.judge.scribbled import Scribbled
 from pytest_flashinfer.judge.shelf import Shelf
 from pytest_flashinfer.judge.specs import open_specs, specs_of
 from pytest_flashinfer.judge.truth import Truth, inadmissible
@@ -54,9 +55,11 @@ class Answers:
         budget: int | None = None,
         keep: int = KEPT_BYTES,
         spare: int = 0,
+        scribbled: Scribbled | None = None,
     ) -> None:
         self.pool = pool
         self.definition = definition
+        self.scribbled = scribbled or Scribbled(definition.name)  # outlives the worker
         self.timeout = timeout
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self.native_seconds = 0.0  # that the reference took as it stands for all answers, also those that were known
@@ -231,7 +234,7 @@ class Answers:
             raise self._broken.with_traceback(None)
         if self._oracle is None or not self._oracle.worker.alive:
             self._drop()
-            self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device)
+            self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device, self.scribbled)
             try:
                 self._build(self._oracle, source, entry)
             except BuildFailed as error:

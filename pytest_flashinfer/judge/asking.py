@@ -11,6 +11,7 @@ from pytest_flashinfer.worker.arena import Arena
 
 from .packing import Packing, widest
 from .questions import PARTS
+from .scribbled import Scribbled
 from .truth import OutputSpec, OutputTruth, Truth
 
 if TYPE_CHECKING:
@@ -27,12 +28,13 @@ class Oracle:
     """Asks one worker (handler `HANDLER`) about one reference, again and again on the same storage.
 
     Methods may raise the errors of the worker floor; `CallFailed` of kind "reference" means that the reference itself
-    failed.
+    failed. `scribbled` learns which inputs it writes into, each time at the price of a second question.
     """
 
-    def __init__(self, worker: Worker, device: str) -> None:
+    def __init__(self, worker: Worker, device: str, scribbled: Scribbled | None = None) -> None:
         self.worker = worker
         self.device = device
+        self.scribbled = scribbled or Scribbled()
         self.arena = Arena(device)
         self._host = Arena("cpu")  # for questions that the host answers, whatever the device
         self._begun: _Question | None = None
@@ -64,12 +66,16 @@ class Oracle:
 
         Then the card is not asked for anything: it turns from one process to another in a millisecond or more.
         """
-        begun, self._begun = self._begun, None
-        if begun is None or begun.inputs is not inputs:
-            begun = self._asked(inputs, outputs, timeout=timeout, host=host, **options)
-        found = self._truth(outputs, begun.request.reply(), begun.packing, begun.arena)
-        begun.arena.leave(self.worker)
-        return found
+
+        def asked() -> Truth:
+            begun, self._begun = self._begun, None
+            if begun is None or begun.inputs is not inputs:
+                begun = self._asked(inputs, outputs, timeout=timeout, host=host, **options)
+            found = self._truth(outputs, begun.request.reply(), begun.packing, begun.arena)
+            begun.arena.leave(self.worker)
+            return found
+
+        return self.scribbled.settled(inputs, asked)
 
     def begin(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, OutputSpec], *, timeout: float = 120, **options: Any
@@ -94,7 +100,7 @@ class Oracle:
         wanted = [packing.output(name, spec, ids=ids, parts=parts) for name, spec in outputs.items()]
         arena = self._host if host and self.device != "cpu" else self.arena
         self._place(arena, packing, inputs)
-        message = {"inputs": arguments, "outputs": wanted, "host": host, **options}
+        message = {"inputs": arguments, "outputs": wanted, "host": host, "scribbled": self.scribbled.listed, **options}
         return _Question(inputs, packing, arena, self.worker.begin(message, timeout))
 
     def ask_rows(
@@ -114,9 +120,8 @@ class Oracle:
         arguments = [packing.argument(name, value) for name, value in inputs.items()]
         parts = ("native",) if options.get("native") else PARTS
         wanted = [packing.output(name, spec, part, parts=parts) for name, spec in outputs.items()]
-        self.place(packing, inputs)
         request = {"do": "rows", "inputs": arguments, "outputs": wanted, "part": [part.start, part.stop], **options}
-        reply = self.worker.call(request, timeout)
+        reply = self._call(packing, inputs, request, timeout)
         return self._truth(outputs, reply, packing, self.arena, own=False) if reply["independent"] else None
 
     def shapes(
@@ -126,9 +131,17 @@ class Oracle:
         packing = Packing()
         arguments = [packing.argument(name, value) for name, value in inputs.items()]
         wanted = [{"name": name, "optional": spec.optional, "param": spec.param} for name, spec in outputs.items()]
-        self.place(packing, inputs)
         request = {"do": "shapes", "inputs": arguments, "outputs": wanted, "seed": seed}
-        return list(self.worker.call(request, timeout)["outputs"])
+        return list(self._call(packing, inputs, request, timeout)["outputs"])
+
+    def _call(
+        self, packing: Packing, inputs: Mapping[str, Any], request: Mapping[str, Any], timeout: float
+    ) -> Mapping[str, Any]:
+        def asked() -> Mapping[str, Any]:
+            self.place(packing, inputs)
+            return self.worker.call({**request, "scribbled": self.scribbled.listed}, timeout)
+
+        return self.scribbled.settled(inputs, asked)
 
     def place(self, packing: Packing, values: Mapping[str, Any]) -> None:
         """Copy tensors into the slots of their names, in an arena that is large enough for all slots."""

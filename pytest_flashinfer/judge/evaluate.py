@@ -18,7 +18,7 @@ from .truth import SAMPLED, OutputSpec, OutputTruth, Truth
 from .wide import LiftError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from .lift import Plan
 
@@ -40,15 +40,17 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     native: bool = False,
     bounded: bool = True,
     plain: Results | None = None,
+    scribbled: Collection[str] = (),
 ) -> Truth:
     """Run a reference natively, in float64 and with noise; return the truth and a bound per output.
 
     `inputs`: tensors, numbers or `None` by name, in the order of the parameters. `operands="exact"` gives no credit for
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
     drawn at random; their distribution is read instead. `native`: run it natively only; with `bounded` off no bound is
-    found then. `plain`: what a native run gives, if that is known. Raises `InvalidReferenceError`.
+    found then. `plain`: what a native run gives, if that is known. `scribbled`: inputs that the reference may change.
+    Raises `InvalidReferenceError`, and `ScribblesError` where it changes others.
     """
-    run = Reference(reference, inputs, outputs, style, seed)
+    run = Reference(reference, inputs, outputs, style, seed, scribbled)
     clock = time.perf_counter()
     plain = run.native() if plain is None else plain
     spent = {"native": time.perf_counter() - clock}

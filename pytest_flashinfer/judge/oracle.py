@@ -8,17 +8,18 @@ the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "o
 "wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
 slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `native` and `bounded` as in
 evaluate.py, `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the truth there, wherever the
-arena lies). The reply says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`,
-`present`, `wide`, `allowance`, `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `disputed`,
-`notes`.
+arena lies), `scribbled` (inputs of which each run of the reference has a copy). The reply says what was written: `how`,
+`nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether the slot
+was filled), `how`, `exact`, `widened`, `disputed`, `notes`. A reference that writes into inputs which it has no copies
+of ends the call with an error of the kind "scribbles" that names them: the arena has to be filled again.
 
 A request with `do` "rows" is one call's with a `part`, two ends of a range of rows, `case`, which names what it is
 about, `native` and `last`. Its slots are those of the part, its shapes the whole's. The native run on the whole is kept
 for the next part of the same case, unless this is the `last` one. The reply says `independent`; where that is false
 nothing else is there, and only the whole tells the truth.
 
-A request with `do` "shapes" has `inputs`, `outputs` and `seed`; `outputs` of the reply say which `size` and `dtype` the
-reference gives, in order, `null` for one that it leaves out.
+A request with `do` "shapes" has `inputs`, `outputs`, `seed` and `scribbled`; `outputs` of the reply say which `size`
+and `dtype` the reference gives, in order, `null` for one that it leaves out.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from pytest_flashinfer.worker.memory import give_back
 from .evaluate import evaluate
 from .foreign import Foreign
 from .questions import facts, inputs_of, question, write
-from .reference import InvalidReferenceError, Reference
+from .reference import InvalidReferenceError, Reference, ScribblesError
 from .rowwise import Parts, Rows, by_rows
+from .scribbled import SCRIBBLES
 from .truth import OutputSpec, Truth
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ _LITTLE = 1 << 28  # bytes that may stay behind when all rows of a large case ha
 
 
 class OracleError(Exception):
-    """An error that tells the judge its own kind: "reference", or "absent" where a module is not installed."""
+    """An error of its own kind: "reference", "absent" where a module is not installed, or `SCRIBBLES`."""
 
     def __init__(self, message: str, kind: str = "reference") -> None:
         self.kind = kind
@@ -132,8 +134,13 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
     try:
         return answer(kernel, request, memory)
     except InvalidReferenceError as error:
-        absent = isinstance(error.__cause__, ModuleNotFoundError)
-        raise OracleError(str(error), "absent" if absent else "reference") from error
+        raise OracleError(str(error), _kind(error)) from error
+
+
+def _kind(error: InvalidReferenceError) -> str:
+    if isinstance(error, ScribblesError):
+        return SCRIBBLES
+    return "absent" if isinstance(error.__cause__, ModuleNotFoundError) else "reference"
 
 
 def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, Any]:
@@ -181,7 +188,7 @@ def _rows(
     known, rows = kernel.rows or ("", None)
     if rows is None or known != request["case"]:
         kernel.rows = rows = None  # not two of them at once
-        run = Reference(kernel.function, inputs, specs, kernel.style, options.get("seed", 0))  # type: ignore[arg-type]
+        run = _reference(kernel, inputs, specs, options)
         rows = Rows(run, tuple(request["rows"]))
         kernel.rows = request["case"], rows
     rows.run.inputs = inputs  # the arena may be another one by now
@@ -201,7 +208,7 @@ def _find(
     **options: Any,
 ) -> Truth:
     """Find a truth for some rows after the other; as a whole where `cut` names no inputs or rows depend on others."""
-    run = Reference(kernel.function, inputs, specs, kernel.style, options.get("seed", 0))  # type: ignore[arg-type]
+    run = _reference(kernel, inputs, specs, options)
     find: Callable[..., Truth] = functools.partial(evaluate, kernel.function, style=run.style, **options)
     parts.filled.clear()
     if not (options.get("native") or options.get("sampling")):
@@ -210,6 +217,13 @@ def _find(
             return found
     parts.filled.clear()
     return find(inputs, specs)
+
+
+def _reference(
+    kernel: Built, inputs: Mapping[str, Any], specs: Mapping[str, OutputSpec], options: Mapping[str, Any]
+) -> Reference:
+    own = options.get("seed", 0), options.get("scribbled", ())
+    return Reference(kernel.function, inputs, specs, kernel.style, *own)  # type: ignore[arg-type]
 
 
 def _with_room(ask: Callable[..., T], options: Mapping[str, Any]) -> T:
@@ -232,6 +246,6 @@ def _shapes(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str, 
         raise OracleError("the reference writes into outputs whose shape no input decides; have it return them")
     inputs = inputs_of(request, memory)
     specs = {each["name"]: OutputSpec("float32", (), each["optional"], each["param"]) for each in request["outputs"]}
-    results = Reference(kernel.function, inputs, specs, seed=request["seed"]).raw()
+    results = _reference(kernel, inputs, specs, request).raw()
     outputs = [None if x is None else {"size": list(x.shape), "dtype": str(x.dtype)} for x in results.values()]
     return {"outputs": outputs}

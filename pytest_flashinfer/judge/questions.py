@@ -22,7 +22,7 @@ def question(
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
     options = {
         key: request[key]
-        for key in ("seed", "operands", "budget", "sampling", "native", "bounded")
+        for key in ("seed", "operands", "budget", "sampling", "native", "bounded", "scribbled")
         if request.get(key) is not None
     }
     return inputs, specs, options

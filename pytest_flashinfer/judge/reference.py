@@ -13,7 +13,7 @@ from .lifted import Lifted, tag
 from .wide import WideMode, run_wide
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from .truth import OutputSpec
@@ -26,6 +26,13 @@ class InvalidReferenceError(Exception):
     """The reference raised, or did not return what its definition says."""
 
 
+class ScribblesError(InvalidReferenceError):
+    """The reference writes into inputs that it was not given copies of: they are not as they were."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"the reference writes into its inputs: {', '.join(names)}")
+
+
 def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
     """Return shape and dtype of the tensor that holds an output (packed dtypes: bytes, last axis halved)."""
     shape = spec.shape or ()
@@ -36,13 +43,17 @@ def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
 
 @dataclass(slots=True)
 class Reference:
-    """A reference with one set of inputs (tensors, numbers, `None`; in the order of its parameters)."""
+    """A reference with one set of inputs (tensors, numbers, `None`; in the order of its parameters).
+
+    Each run has a copy of those that are `scribbled` in, as of those that an output is written back into.
+    """
 
     function: Callable[..., Any]
     inputs: Mapping[str, Any]
     outputs: Mapping[str, OutputSpec]
     style: Style = "return"
     seed: int = 0
+    scribbled: Collection[str] = ()
 
     @property
     def device(self) -> torch.device:
@@ -54,7 +65,7 @@ class Reference:
         return {name: self._declare(name, value) for name, value in self.raw(mode).items()}
 
     def raw(self, mode: AbstractContextManager[Any] | None = None) -> Results:
-        """Run as written; outputs as the reference gives them. Raises `InvalidReferenceError`."""
+        """Run as written; outputs as the reference gives them. Raises `InvalidReferenceError` and `ScribblesError`."""
         versions = {name: x._version for name, x in self.inputs.items() if isinstance(x, torch.Tensor)}  # noqa: SLF001
         try:
             with torch.no_grad(), mode or nullcontext():
@@ -64,9 +75,9 @@ class Reference:
         except Exception as error:
             detail = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
             raise InvalidReferenceError(f"the reference raised {type(error).__name__}: {detail}") from error
-        for name, version in versions.items():
-            if self.inputs[name]._version != version:  # noqa: SLF001
-                raise InvalidReferenceError(f"the reference writes into its input {name}; declare it with `param`")
+        changed = [name for name, version in versions.items() if self.inputs[name]._version != version]  # noqa: SLF001
+        if changed:
+            raise ScribblesError(changed)
         return results
 
     def widen(self, wide: torch.dtype) -> dict[str, Any]:
@@ -90,9 +101,10 @@ class Reference:
     def _call(self, inputs: Mapping[str, Any]) -> Results:
         _seed(self.device, self.seed)
         given = dict(inputs)
-        for spec in self.outputs.values():
-            if spec.param and isinstance(given.get(spec.param), torch.Tensor):
-                given[spec.param] = _copy(given[spec.param])
+        written = [spec.param for spec in self.outputs.values() if spec.param]
+        for name in dict.fromkeys((*written, *self.scribbled)):
+            if isinstance(given.get(name), torch.Tensor):
+                given[name] = _copy(given[name])
         if self.style == "destination":
             made: Results = {}
             for name, spec in self.outputs.items():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .ops import describe
-from .reference import Reference, Results
 from .wide import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from .reference import Reference, Results
 
 _DOUBT = 2.0**-20  # relative change of the inputs under which a token at the edge of the support may come or go
 _DOUBTED = 2  # runs with changed inputs
@@ -96,7 +97,7 @@ def probabilities(run: Reference, outputs: Sequence[str]) -> dict[str, tuple[tor
         if one is not None:
             found[name] = (one, one > 0)
     for number in range(_DOUBTED if found else 0):
-        changed = Reference(run.function, _shaken(run, number), run.outputs, run.style, run.seed)
+        changed = replace(run, inputs=_shaken(run, number))
         pair = _captured(changed, 0), _captured(changed, 1)
         for name, (weights, support) in found.items():
             other = _assign(pair[0][0][name], pair[1][0][name], pair[0][1].draws, pair[1][1].draws)

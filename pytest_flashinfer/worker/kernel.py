@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Kernel:
     """One solution on one device. `timeout` and `build_timeout` are in seconds, for one call and for building.
 
-    `inplace` maps an output to the input that it is written back into. Methods raise the errors of errors.py; a build
-    that failed is not tried again.
+    `inplace` maps an output to the input that it is written back into; `written` are these inputs and those that a call
+    was seen to change. Methods raise the errors of errors.py; a build that failed is not tried again.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Kernel:
         self.folder = solution_folder(solution)
         self.request = build_request(definition, solution, pool.device, self.folder)
         self.inplace = inplace_of(definition)
+        self.written = set(self.inplace.values())
         self._worker: Worker | None = None
         self._runner: Runner | None = None
         self._failure: BuildFailed | WorkerDied | WorkerTimedOut | None = None
@@ -96,6 +97,7 @@ class Kernel:
             for name, param in self.inplace.items():
                 if (destination or name in result.missing) and case.values[param] is not None:
                     result.outputs[name] = runner.read_input(param)
+            self.written |= {each.tensor for each in result.violations if each.kind == "input"}
             yield result
         runner.settle()
         runner.read_clock()
@@ -103,7 +105,7 @@ class Kernel:
 
     def _moves_on(self, case: Case) -> bool:
         """Say whether a call writes to indices: after a few calls in a row they may be out of range."""
-        written = [case.values[param] for param in self.inplace.values()]
+        written = [case.values[name] for name in self.written if name in case.values]  # others a worker made up
         return any(hasattr(value, "dtype") and str(value.dtype) in ("torch.int32", "torch.int64") for value in written)
 
     def _outputs(self, case: Case) -> list[Output]:

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.reference import InvalidReferenceError
+from pytest_flashinfer.judge.floats import name_of
+from pytest_flashinfer.judge.reference import InvalidReferenceError, ScribblesError
 from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, exact
 
 if TYPE_CHECKING:
@@ -213,12 +214,41 @@ def test_a_reference_that_rounds_on_the_way_accepts_both_ways() -> None:
         (lambda x: (x, x), "2 values for 1 outputs"),
         (lambda x: None, "returns no y"),
         (lambda x: x[:2], "as \\[2, 8\\], declared \\[4, 8\\]"),
-        (lambda x: x.mul_(2), "writes into its input x"),
+        (lambda x: x.mul_(2), "writes into its inputs: x"),
     ],
 )
 def test_a_reference_that_breaks_its_contract_is_invalid(run: Callable[..., Any], words: str) -> None:
     with pytest.raises(InvalidReferenceError, match=words):
         judge(run, "bfloat16")
+
+
+def advance(x: torch.Tensor, state: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    state[place] += x / 3
+    place += 1
+    return state * x
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("given", ["x", "place, state", "x, place, state"])
+def test_inputs_that_are_scribbled_in_are_copied_for_each_run(dtype: torch.dtype, given: str) -> None:
+    inputs = {"x": torch.randn(3, 8).to(dtype), "state": torch.randn(3, 8).to(dtype), "place": torch.arange(3)}
+    before = {name: x.clone() for name, x in inputs.items()}
+    specs = {"y": OutputSpec(name_of(dtype), (3, 8))}
+    if given == "x":
+        with pytest.raises(ScribblesError, match="writes into its inputs: state, place"):
+            evaluate(advance, inputs, specs, scribbled=("x",))
+        return
+    found = evaluate(advance, inputs, specs, scribbled=given.split(", ")).outputs["y"]
+    assert all(torch.equal(inputs[name], before[name]) for name in inputs)
+    assert (found.how, found.notes, found.disputed) == ("lifted", (), 0)
+    wide = (before["state"].double() + before["x"].double() / 3) * before["x"].double()
+    torch.testing.assert_close(found.wide, wide, rtol=1e-12, atol=1e-14)
+    declared = evaluate(advance, inputs, {**specs, **state_of(dtype)}, scribbled=("place",)).outputs["y"]
+    assert torch.equal(found.allowance, declared.allowance), "as where an output declares it"
+
+
+def state_of(dtype: torch.dtype) -> dict[str, OutputSpec]:
+    return {"new": OutputSpec(name_of(dtype), (3, 8), param="state")}
 
 
 def test_optional_outputs_and_scalars() -> None:

@@ -96,6 +96,21 @@ def test_a_reference_that_raises(tmp_path: Path) -> None:
         oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)
 
 
+def test_a_reference_that_writes_into_inputs_names_them_once_and_is_given_copies(tmp_path: Path) -> None:
+    source = SOURCE.replace("    return", "    x += 1\n    return")
+    built = oracle.build({"reference": source}, tmp_path, "cpu")
+    memory, x = Memory(), torch.randn(3, 16).half()
+    with pytest.raises(oracle.OracleError, match=r"inputs: x$") as caught:
+        oracle.call(built, request(memory, x), memory)
+    assert caught.value.kind == "scribbles"
+    given, before = request(memory, x) | {"scribbled": ["x"]}, x.clone()
+    assert oracle.call(built, given, memory)["how"] == "lifted"
+    assert torch.equal(x, before)
+    assert torch.allclose(memory.tensor(given["outputs"][0]["wide"]), x.float() / 3)
+    assert oracle.call(built, given | {"do": "shapes"}, memory)["outputs"][0]["size"] == [3, 16]
+    assert torch.equal(x, before)
+
+
 @pytest.mark.parametrize(("full", "budgets"), [(0, [5]), (1, [5, 5]), (2, [5, 5, 0])])
 def test_a_card_that_is_full_for_a_moment_is_asked_again(full: int, budgets: list[int]) -> None:
     tries: list[int] = []

@@ -36,7 +36,7 @@ class FakeOracle:
     script: list[Exception | None] = []  # noqa: RUF012 - of each test anew
     build_error: Exception | None = None
 
-    def __init__(self, worker, device):
+    def __init__(self, worker, device, scribbled):
         self.worker = worker
 
     def build(self, *arguments, **named):

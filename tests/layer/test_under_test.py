@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from pytest_flashinfer.judging import Compare, Failed, Record
 from pytest_flashinfer.testing import UnderTest
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
+from pytest_flashinfer.worker.pristine import Violation
 
 from .contracts import ROWS
 
@@ -30,9 +32,10 @@ CASES = [case(variant=name) for name in ("first", "same_ends", "permuted")]
 class FakeKernel:
     """Gives right answers until `error` ends the call number `after`, or, with `after` = 3, what follows the calls."""
 
-    def __init__(self, error=None, after=0, *, build_failed=False):
+    def __init__(self, error=None, after=0, *, build_failed=False, violations=()):
         self.error, self.after, self.build_failed = error, after, build_failed
         self.solution = None
+        self.violations = violations
 
     def calls(self, cases, *, cache=None, warm=None):
         for number, each in enumerate(cases):
@@ -41,7 +44,7 @@ class FakeKernel:
             outputs = {"y": each.values["x"] * each.values["scale"]}
             yield SimpleNamespace(
                 outputs=outputs,
-                violations=(),
+                violations=self.violations,
                 unwritten={},
                 log=f"call {number}\n",
                 span=None,
@@ -74,6 +77,23 @@ ENDS = [
     (CallFailed("exception", "ValueError: odd", "Traceback"), "RUNTIME_ERROR", "ValueError: odd"),
 ]
 KINDS = ("dies", "hangs", "raises")
+
+
+@pytest.mark.parametrize(
+    ("kind", "tensor", "passes"),
+    [("input", "z", True), ("input", "x", False), ("guard", "z", False), ("alias", "z", False)],
+)
+def test_a_call_may_change_what_the_reference_turns_out_to_write_into(kind, tensor, passes):
+    scribbled = set()
+    calls = UnderTest(FakeKernel(violations=[Violation(kind, tensor, "odd")]), scribbled=scribbled).run(CASES)
+    failed, facts = judge(calls)
+    assert (failed.verdict.summary, facts["status"]) == ("odd", "RUNTIME_ERROR")
+    with pytest.raises(Failed, match="odd"):
+        _ = calls[0].outputs
+    scribbled.add("z")  # the reference is asked later
+    assert (judge(calls)[0] is None) == passes
+    with contextlib.nullcontext() if passes else pytest.raises(Failed, match="odd"):
+        assert "y" in calls[0].outputs
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,23 @@ from pytest_flashinfer.data.model import Definition, Solution, SourceFile, Tenso
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.kernel import Kernel
+from pytest_flashinfer.worker.pristine import Violation
 from pytest_flashinfer.worker.turns import Turns
 
 SOLUTION = Solution("s", "d", "me", "python", "main.py", "run", (SourceFile("main.py", ""),))
 
 
 class FakeRunner:
-    def __init__(self):
+    def __init__(self, *violations):
         self.done = []
+        self.violations = violations
 
     def warm(self, *_):
         self.done.append("warm")
 
     def run(self, *_, **__):
         self.done.append("run")
-        return SimpleNamespace(outputs={}, missing=())
+        return SimpleNamespace(outputs={}, missing=(), violations=self.violations)
 
     def read_input(self, name):
         return name
@@ -48,3 +50,17 @@ def test_no_calls_ahead_move_a_position_out_of_range(monkeypatch, dtype, ahead, 
     monkeypatch.setattr(kernel, "build", lambda: runner)
     list(kernel.calls([case], cache="cold", warm=case))
     assert runner.done == [*(["warm"] if absent else ahead), "run"]
+
+
+@pytest.mark.parametrize(("dtype", "ahead"), [("float32", ["warm"]), ("int64", [])])
+def test_what_a_call_was_seen_to_change_is_treated_as_what_it_may_change(monkeypatch, dtype, ahead):
+    inputs = {"state": TensorSpec(("n",), dtype)}
+    definition = Definition("d", "op", {}, inputs, {"y": TensorSpec(("n",), "float32")}, None)
+    case = Case(definition, {"n": 3}, Recipe(0), {"state": torch.zeros(3, dtype=getattr(torch, dtype))}, {"y": (3,)})
+    seen = [Violation("input", "state", ""), Violation("input", "made up", ""), Violation("guard", "y", "")]
+    kernel, runner = Kernel(SimpleNamespace(device="cpu", turns=Turns("cpu")), definition, SOLUTION), FakeRunner(*seen)
+    monkeypatch.setattr(kernel, "build", lambda: runner)
+    list(kernel.calls([case]))
+    assert kernel.written == {"state", "made up"}
+    list(kernel.calls([case], cache="cold", warm=case))
+    assert runner.done == ["run", *ahead, "run"]
