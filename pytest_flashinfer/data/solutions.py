@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-LANGUAGES = ("python", "triton", "cuda", "cpp", "tilelang", "cutedsl", "cutlass", "cutile")
 ANY_HARDWARE = ("any",)  # written where none is named, since other tools want at least one
 _LANGUAGE_NAMES = {
     "c++": "cpp", "cxx": "cpp", "cute_dsl": "cutedsl", "cute-dsl": "cutedsl", "pytorch": "python", "tlx": "triton",

@@ -51,11 +51,6 @@ class Role:
     unused: tuple[int, ...] = ()  # what marks entries that are not used
     base: float | None = None  # of a rotary table's frequencies, where the contract tells it
 
-    @property
-    def padded(self) -> bool:
-        """Whether entries may be marked as not used."""
-        return bool(self.unused)
-
 
 @dataclass(frozen=True, slots=True)
 class Subject:

@@ -75,15 +75,6 @@ def representable(values: torch.Tensor, dtype: torch.dtype) -> bool:
     return bool(((there == plain) | plain.isnan()).all())
 
 
-def round_to(values: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Round float64 values to `dtype` and back; values beyond its range become infinite."""
-    torch_dtype = getattr(torch, canonical(dtype))
-    rounded = values.to(torch_dtype).to(values.dtype)
-    if is_narrow(torch_dtype):
-        return rounded
-    return torch.where(values.abs() >= overflow_at(dtype), values.sign() * float("inf"), rounded)
-
-
 def unpack(packed: torch.Tensor, dtype: str) -> torch.Tensor:
     """Unpack two 4-bit codes a byte (low nibble first) along the last axis: float4_e2m1 to float32, int4 to int8."""
     low, high = packed & 0xF, (packed >> 4) & 0xF

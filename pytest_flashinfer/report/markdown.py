@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.report.results import Result, Standing
 
 LIMIT = 1_000_000  # bytes; GitHub drops a job's summary of more than 1 MiB as a whole
-COMMENT_LIMIT = 60_000  # bytes; a comment may have 65,536 characters
 LONGEST_CELL, LONGEST_FAILURE = 200, 4000  # characters
 SHARES = {"failures": 0.4, "details": 0.3}  # of the room, at most; what they leave belongs to the tables
 _ROOM_FOR_NOTES = 400

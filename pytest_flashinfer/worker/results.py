@@ -23,7 +23,6 @@ type_of = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _DEVICE = torch.Tensor.device.__get__
 _LAYOUT = torch.Tensor.layout.__get__  # type: ignore[attr-defined]
 _STORAGE = torch.Tensor.untyped_storage
-_ITEM_SIZE = torch.Tensor.element_size
 _NUMEL = torch.Tensor.numel
 _DATA_PTR = torch.Tensor.data_ptr
 _STORAGE_PTR = torch.UntypedStorage.data_ptr
