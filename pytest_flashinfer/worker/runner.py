@@ -103,19 +103,6 @@ class Runner:
         request = {**self._request(inputs, outputs, cache), "do": "warm", "seconds": WARM_SECONDS}
         self.worker.call(request, timeout + WARM_SECONDS)
 
-    def run_many(
-        self, contents: Iterable[Mapping[str, Value]], outputs: Sequence[Output], **options: Any
-    ) -> list[RunResult]:
-        """Call the solution once for each of `contents`, all of one shape, on the same storage; options as in `run`.
-
-        Contents reach the worker one at a time, so that no call can work ahead for the next. Timed calls have their
-        device times filled in; late changes of every call are looked for.
-        """
-        results = [self.run(inputs, outputs, **options) for inputs in contents]
-        self.settle()
-        self.read_clock()
-        return results
-
     def settle(self, timeout: float = 60.0) -> list[Violation]:
         """Look once more whether the last call's results changed since; what is found joins its violations."""
         if self._last is None or self._pristine is None:

@@ -57,6 +57,14 @@ class Lab:
         runner = self.build(source, destination=destination, **names)
         return runner.run(inputs, outputs, timeout=timeout, **options)
 
+    @staticmethod
+    def run_many(runner, contents, outputs, **options):
+        """Call once for each of `contents`, all of one shape; device times and late changes are there at the end."""
+        results = [runner.run(inputs, outputs, **options) for inputs in contents]
+        runner.settle()
+        runner.read_clock()
+        return results
+
     def value(self, expression):
         """Return what a Python expression is in a worker, as text."""
         result = self.run(f"def run(x):\n    print({expression})\n    return x.clone()\n", destination=False)

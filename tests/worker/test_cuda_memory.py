@@ -222,7 +222,7 @@ WAITING = ("waits_for_the_caller", "joined_by_the_next_call", "left_current")
 def test_a_side_stream_that_is_not_joined_shows(gpu, name, cache):
     runner = gpu.build(f"{STREAMS}def run(x, y):\n    {NOT_JOINED[name]}\n")
     contents = [{"x": gpu.randn(2000, 4096)} for _ in range(8)]
-    results = runner.run_many(contents, y_of(contents[0]["x"]), cache=cache)
+    results = gpu.run_many(runner, contents, y_of(contents[0]["x"]), cache=cache)
     caught = [bool({"late", "unwritten"} & set(kinds(result))) for result in results]
     assert any(caught), [kinds(result) for result in results]
 
@@ -242,7 +242,7 @@ JOINED = {
 def test_streams_that_are_joined_pass(gpu, name, cache):
     runner = gpu.build(f"{STREAMS}def run(x, y):\n    {JOINED[name]}\n")
     contents = [{"x": gpu.randn(1000, 512)} for _ in range(20)]
-    for result, each in zip(runner.run_many(contents, y_of(contents[0]["x"]), cache=cache), contents, strict=True):
+    for result, each in zip(gpu.run_many(runner, contents, y_of(contents[0]["x"]), cache=cache), contents, strict=True):
         assert not result.violations
         assert torch.equal(result.outputs["y"], each["x"] * 2)
 
@@ -270,7 +270,7 @@ GRAPH = """
 def test_a_graph_is_judged_by_what_it_computes(gpu, fresh):
     runner = gpu.build(GRAPH.replace("FRESH", str(fresh)))
     contents = [{"x": gpu.randn(100, 64)} for _ in range(4)]
-    results = runner.run_many(contents, y_of(contents[0]["x"]))
+    results = gpu.run_many(runner, contents, y_of(contents[0]["x"]))
     right = [torch.equal(result.outputs["y"], each["x"] * 2) for result, each in zip(results, contents, strict=True)]
     assert right == [True, fresh, fresh, fresh]
     assert not any(result.violations for result in results)
@@ -279,7 +279,7 @@ def test_a_graph_is_judged_by_what_it_computes(gpu, fresh):
 def test_timed_calls_have_device_times_and_kernels(gpu):
     runner = gpu.build(GOOD)
     contents = [{"x": gpu.randn(4096, 4096)} for _ in range(5)]
-    results = runner.run_many(contents, y_of(contents[0]["x"]), cache="cold")
+    results = gpu.run_many(runner, contents, y_of(contents[0]["x"]), cache="cold")
     for result, each in zip(results, contents, strict=True):
         assert torch.equal(result.outputs["y"], each["x"] * 2)
         assert not result.violations

@@ -164,7 +164,7 @@ def test_what_a_call_leaves_switched_on_is_named_and_switched_off(lab, name):
     source, called = LEFT[name]
     x = lab.randn(4, 8)
     runner = lab.build(WORK + source)
-    first, second = runner.run_many([{"x": x}, {"x": x}], [Y], cache="cold")
+    first, second = lab.run_many(runner, [{"x": x}, {"x": x}], [Y], cache="cold")
     for result in (first, second):
         left = [each for each in result.violations if each.kind == "left"]
         paid = result.span.seconds >= SECONDS and torch.equal(result.outputs["y"], x * 2)
@@ -181,7 +181,7 @@ def test_a_mode_that_is_on_since_the_import_is_off_while_the_result_is_copied(la
 
 def test_what_is_computed_when_the_result_is_copied_is_paid_for_on_the_cpu(lab):
     x = lab.randn(4, 8)
-    [result] = lab.build(WORK + PATCHED).run_many([{"x": x}], [Y], cache="cold")
+    [result] = lab.run_many(lab.build(WORK + PATCHED), [{"x": x}], [Y], cache="cold")
     assert torch.equal(result.outputs["y"], x * 2)
     assert result.span.seconds >= SECONDS
 

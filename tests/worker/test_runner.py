@@ -434,7 +434,7 @@ def test_a_late_change_is_found_by_the_next_call(lab):
 
 def test_the_storage_of_an_earlier_result_may_not_come_back(lab):
     runner = lab.build("import torch\nB = torch.empty(4, 8)\ndef run(x):\n    return B.copy_(x)\n", destination=False)
-    results = runner.run_many([{"x": lab.randn(4, 8)} for _ in range(3)], [Y])
+    results = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(3)], [Y])
     assert [kinds(result) for result in results] == [[], ["reused"], ["reused"]]
 
 
@@ -480,7 +480,7 @@ def test_timed_calls_are_checked_calls(lab):
     source = "N = []\ndef run(x, y):\n    N.append(1)\n    y.copy_(x * 2 if len(N) != 3 else x)\n"
     runner = lab.build(source)
     contents = [{"x": lab.randn(4, 8)} for _ in range(4)]
-    results = runner.run_many(contents, [Y], cache="cold")
+    results = lab.run_many(runner, contents, [Y], cache="cold")
     right = [torch.equal(result.outputs["y"], each["x"] * 2) for result, each in zip(results, contents, strict=True)]
     assert right == [True, True, False, True]
     assert all(0 < result.device_seconds < 1 for result in results)
@@ -541,7 +541,7 @@ def test_calls_ahead_are_many_and_leave_nothing_behind(lab):
     x = lab.randn(4, 8)
     runner.run({"x": x}, [Y])
     runner.warm({"x": x}, [Y], "cold")
-    (result,) = runner.run_many([{"x": x}], [Y], cache="cold")
+    (result,) = lab.run_many(runner, [{"x": x}], [Y], cache="cold")
     calls = result.outputs["y"][0, 0] / x[0, 0]
     assert 2 + 3 <= round(float(calls)) <= 2 + 30
     assert not result.violations
