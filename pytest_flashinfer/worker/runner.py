@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from pytest_flashinfer.worker import poison, replies, unwritten
+from pytest_flashinfer.worker import produced, replies
 from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.flags import read_all
 from pytest_flashinfer.worker.layout import Output, plan
-from pytest_flashinfer.worker.memory import LARGE, roomy
 from pytest_flashinfer.worker.outcome import RunResult
-from pytest_flashinfer.worker.pristine import Pristine, Violation, differ, watch
+from pytest_flashinfer.worker.pristine import Pristine, Violation, watch
 from pytest_flashinfer.worker.replies import Value
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Runner:
         tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         pristine = self._prepare(tensors, outputs, SHIFT if moved else 0)
         last, self._last = self._last, None
-        late = self._late(pristine) if last is not None and self.destination else []
+        late = produced.late(pristine) if last is not None and self.destination else []
         pristine.fill(tensors)
         self._synchronize()
         self.worker.take_log()
@@ -109,7 +108,7 @@ class Runner:
             return []
         self.worker.call({"do": "reread"}, timeout)
         last, known = self._last, len(self._last.violations)
-        last.add_late(self._changed([bool(flag) for flag in self._late(self._pristine)]))
+        last.add_late(produced.late_names(self._pristine))
         return last.violations[known:]
 
     def read_clock(self, timeout: float = 60.0) -> None:
@@ -150,7 +149,7 @@ class Runner:
         key = (signature, tuple(outputs), shift)
         if self._pristine is None or key != self._key:
             if self._pristine is not None and self._last is not None and self.destination:
-                self._last.add_late(self._changed([bool(flag) for flag in self._late(self._pristine)]))
+                self._last.add_late(produced.late_names(self._pristine))
             layout = plan(tensors, outputs, shift)
             self._pristine = self._last = None
             self.worker.fit(self.arena, layout.total - layout.front, layout.front)
@@ -196,54 +195,23 @@ class Runner:
         missing = replies.names(reply, "missing")
         bad = {violation.tensor for violation in problems if violation.kind in _UNUSABLE}
         names = [name for name in pristine.layout.live if not {name, ""} & bad and name not in missing]
-        copies = {name: self._copy(pristine, name, keep=keep) for name in names}
-        poison_left = [unwritten.any_equal(*self._words(pristine, name)) for name in names]
+        copies = {name: produced.copy_of(pristine, name, keep=keep) for name in names}
+        poison_left = [produced.has_poison(pristine, name) for name in names]
         changed, late, poisoned, earlier = read_all(
-            pristine.changes(may_modify), self._late(pristine), poison_left, before
+            pristine.changes(may_modify), produced.late(pristine), poison_left, before
         )
         result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
         result.violations += replies.no_time({"host_seconds": reply.get("host_seconds")})
         if any(changed):
             nowhere = Violation("guard", "", "memory outside the outputs was written while it was being checked")
             result.violations += pristine.explain(may_modify) or [nowhere]
-        result.add_late(self._changed(late))
+        result.add_late(produced.named(pristine, late))
         for name, flag in zip(names, poisoned, strict=True):
             if flag:
-                self._note_unwritten(pristine, result, name)
+                produced.note_unwritten(pristine, result, name)
         result.log = self.worker.take_log()
         self._last = result
-        return result, self._changed(earlier)
-
-    def _late(self, pristine: Pristine) -> list[torch.Tensor]:
-        """For each output, whether its live buffer and its snapshot differ now."""
-        base, layout = pristine.arena, pristine.layout
-        return [differ(slot.bytes_of(base), layout.snap[name].bytes_of(base)) for name, slot in layout.live.items()]
-
-    def _changed(self, flags: Sequence[bool]) -> list[str]:
-        assert self._pristine is not None
-        return [name for name, flag in zip(self._pristine.layout.live, flags, strict=False) if flag]
-
-    def _words(self, pristine: Pristine, name: str) -> tuple[torch.Tensor, int]:
-        """Return an output as words, and the poison that was in each of them."""
-        slot = pristine.layout.snap[name]
-        return slot.words_of(pristine.arena, poison.word_type(slot.dtype)), pristine.poison[name]
-
-    def _note_unwritten(self, pristine: Pristine, result: RunResult, name: str) -> None:
-        words, pattern = self._words(pristine, name)
-        result.unwritten[name] = unwritten.describe(words == pattern)
-        if poison.is_certain(pristine.layout.snap[name].dtype):
-            text = f"output {name}: {result.unwritten[name]}"
-            result.violations.append(Violation("unwritten", name, text))
-
-    def _copy(self, pristine: Pristine, name: str, *, keep: bool) -> torch.Tensor:
-        slot = pristine.layout.snap[name]
-        if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
-            return slot.words_of(pristine.arena, torch.uint8) != 0
-        made = slot.tensor_of(pristine.arena)
-        if not keep:
-            return made
-        aside = made.is_cuda and slot.extent > LARGE and roomy(slot.extent)
-        return made.cpu() if aside else made.clone()
+        return result, produced.named(pristine, earlier)
 
     def _synchronize(self) -> None:
         if self.device != "cpu":

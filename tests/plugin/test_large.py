@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_flashinfer.judge import asking, parted, rowwise
-from pytest_flashinfer.worker import arena, runner
+from pytest_flashinfer.worker import arena, produced
 
 from .repository import GOOD, Repository
 
@@ -29,7 +29,7 @@ def asked(monkeypatch):
     monkeypatch.setattr(rowwise, "MANY", 100)
     monkeypatch.setattr(rowwise, "AT_ONCE", 256)
     monkeypatch.setattr(parted, "_nbytes", lambda spec: 1 << 40)
-    for module in (arena, runner):
+    for module in (arena, produced):
         monkeypatch.setattr(module, "LARGE", 1 << 10)
     for name in ("ask", "ask_rows"):
         monkeypatch.setattr(asking.Oracle, name, noted(getattr(asking.Oracle, name), found))

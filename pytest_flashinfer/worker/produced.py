@@ -1,0 +1,64 @@
+"""What a call left in the outputs of its arena: their values, what nobody wrote, what changed after it had returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_flashinfer.worker import poison, unwritten
+from pytest_flashinfer.worker.memory import LARGE, roomy
+from pytest_flashinfer.worker.pristine import Pristine, Violation, differ
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_flashinfer.worker.outcome import RunResult
+
+
+def late(pristine: Pristine) -> list[torch.Tensor]:
+    """Return for each output, as 0-d bool tensors, whether its live buffer and its snapshot differ now."""
+    base, layout = pristine.arena, pristine.layout
+    return [differ(slot.bytes_of(base), layout.snap[name].bytes_of(base)) for name, slot in layout.live.items()]
+
+
+def late_names(pristine: Pristine) -> list[str]:
+    """Return the outputs that `late` is true for; waits for the device."""
+    return named(pristine, [bool(flag) for flag in late(pristine)])
+
+
+def named(pristine: Pristine, flags: Sequence[bool]) -> list[str]:
+    """Return the outputs whose flags, as `late` gives them, are true; none where there are no flags."""
+    return [name for name, flag in zip(pristine.layout.live, flags, strict=False) if flag]
+
+
+def copy_of(pristine: Pristine, name: str, *, keep: bool) -> torch.Tensor:
+    """Return an output as the call returned it; unless it is to be kept, as a view of the arena where that will do."""
+    slot = pristine.layout.snap[name]
+    if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
+        return slot.words_of(pristine.arena, torch.uint8) != 0
+    made = slot.tensor_of(pristine.arena)
+    if not keep:
+        return made
+    aside = made.is_cuda and slot.extent > LARGE and roomy(slot.extent)
+    return made.cpu() if aside else made.clone()
+
+
+def has_poison(pristine: Pristine, name: str) -> torch.Tensor:
+    """Return a 0-d bool tensor, whether any element of an output is the poison that was there before the call."""
+    return unwritten.any_equal(*_words(pristine, name))
+
+
+def note_unwritten(pristine: Pristine, result: RunResult, name: str) -> None:
+    """Note in the result which part of an output still is poison: a violation where no value looks like that."""
+    words, pattern = _words(pristine, name)
+    result.unwritten[name] = unwritten.describe(words == pattern)
+    if poison.is_certain(pristine.layout.snap[name].dtype):
+        text = f"output {name}: {result.unwritten[name]}"
+        result.violations.append(Violation("unwritten", name, text))
+
+
+def _words(pristine: Pristine, name: str) -> tuple[torch.Tensor, int]:
+    """Return an output as words, and the poison that was in each of them."""
+    slot = pristine.layout.snap[name]
+    return slot.words_of(pristine.arena, poison.word_type(slot.dtype)), pristine.poison[name]
