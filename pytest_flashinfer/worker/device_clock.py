@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
-import random
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_flashinfer.worker import cudart, cupti
+from pytest_flashinfer.worker import cupti
 from pytest_flashinfer.worker.clock import Cache, Span
-from pytest_flashinfer.worker.l2 import L2
+from pytest_flashinfer.worker.clockwork import clockwork
 from pytest_flashinfer.worker.marks import Activity, Mark, assign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CLOCK_RATE = 13  # cudaDevAttrClockRate, in kHz
-_DEFAULT_RATE = 1_500_000
-_STEPS = 1 << 14  # marks are memsets that differ in size by 4 bytes; this many sizes are in use
 _MOST_HEAD_START = 5e-3  # seconds; plain torch in loops keeps the host for longer, and its times say so
 _OUTRUN = "the host took longer than its head start: its pace may show"
 _FIRST_HOST = 300e-6  # what the host's part is taken for until a call after a break has shown it
@@ -30,7 +24,6 @@ _BREAK = 1_000_000  # nanoseconds without a call, after which caches have gone c
 _AHEAD, _MARGIN = 2.0, 5e-6  # the head start is this much longer than the host's part took: contents that nobody
 # has touched, and caches that others have used meanwhile, make a call's host part longer than that of one repeated
 _FADING = 0.8  # a slow call's share in the next head starts: one that is too short puts the host's pace into the span
-_NULL = 1e-6  # what a kernel that does nothing takes; events around it read some 2.5 us more
 _TICK = 1e-9  # seconds, below which a time is none
 _RATE, _OFFSET = 0.2, 3e-6  # by how much CUPTI and events may differ about one call: a share, and seconds
 
@@ -56,7 +49,7 @@ class DeviceClock:
     """
 
     def __init__(self, device: str, cache: Cache = "cold") -> None:
-        self._card = _card(torch.device(device).index or 0)
+        self._card = clockwork(torch.device(device).index or 0)
         self._cold = cache == "cold"
         self._now = time.perf_counter_ns
         self._taken: list[_Taken] = []
@@ -185,76 +178,3 @@ class DeviceClock:
 def _apart(recorded: float, events: float) -> bool:
     """Whether CUPTI and events contradict each other about a time in seconds; chance may bring that about for one."""
     return abs(recorded - events) > _RATE * events + _OFFSET
-
-
-class _Card:
-    """What the clocks of one card share, resolved before any solution is imported.
-
-    `flush_seconds` is how long the L2 flush takes, `null_seconds` what events add to the time of what they surround.
-    """
-
-    def __init__(self, index: int) -> None:
-        self.runtime: Any = ctypes.CDLL(cudart.library()._name)  # noqa: SLF001 - a handle of our own, with types
-        pointer = ctypes.c_void_p
-        self.runtime.cudaMemsetAsync.argtypes = (pointer, ctypes.c_int, ctypes.c_size_t, pointer)
-        self.runtime.cudaEventRecord.argtypes = (pointer, pointer)
-        self.runtime.cudaEventElapsedTime.argtypes = (ctypes.POINTER(ctypes.c_float), pointer, pointer)
-        self.synchronize = self.runtime.cudaDeviceSynchronize
-        self._record = self.runtime.cudaEventRecord
-        self._elapsed = self.runtime.cudaEventElapsedTime
-        self._memset = self.runtime.cudaMemsetAsync
-        self.l2 = L2(self.runtime, index)
-        self.events = [self._event() for _ in range(4)]
-        rate = ctypes.c_int(0)
-        self.runtime.cudaDeviceGetAttribute(ctypes.byref(rate), _CLOCK_RATE, index)
-        self.hertz = 1e3 * (rate.value or _DEFAULT_RATE)
-        self.value = random.SystemRandom().randrange(1, 256)  # never 0, the byte that everybody fills with
-        self._serial = 0
-        self._sleep = torch.cuda._sleep  # noqa: SLF001 - the only kernel in torch that takes a time and touches nothing
-        self.flush_seconds, self.null_seconds = self._calibrate()
-
-    def new_mark(self) -> Mark:
-        """Return the sizes of the next call's marks; no two calls of a batch share one."""
-        first, self._serial = self._serial, self._serial + 3
-        before, after, closed = (4 + 4 * ((first + role) % _STEPS) for role in range(3))
-        return Mark(before, after, closed)
-
-    def mark(self, size: int) -> None:
-        """Enqueue a mark on the caller's stream."""
-        self._memset(self.l2.pointer, self.value, size, None)
-
-    def spin(self, seconds: float) -> None:
-        """Enqueue a kernel that keeps one block busy, on torch's current stream."""
-        self._sleep(int(seconds * self.hertz))  # type: ignore[no-untyped-call]
-
-    def record(self, event: int) -> None:
-        """Enqueue an event on the caller's stream."""
-        self._record(event, None)
-
-    def elapsed(self, first: int, second: int) -> float:
-        """Return the seconds between two events that have happened."""
-        milliseconds = ctypes.c_float(0)
-        self._elapsed(ctypes.byref(milliseconds), self.events[first], self.events[second])
-        return milliseconds.value * 1e-3
-
-    def _calibrate(self) -> tuple[float, float]:
-        readings = []
-        for _ in range(4):
-            self.record(self.events[0])
-            self.l2.empty()
-            self.record(self.events[1])
-            self.spin(0.0)
-            self.record(self.events[2])
-            self.synchronize()
-            readings.append((self.elapsed(0, 1), self.elapsed(1, 2)))
-        return min(flush for flush, _ in readings), max(min(null for _, null in readings) - _NULL, 0.0)
-
-    def _event(self) -> int:
-        event = ctypes.c_void_p()
-        self.runtime.cudaEventCreate(ctypes.byref(event))
-        return event.value or 0
-
-
-@functools.cache
-def _card(index: int) -> _Card:
-    return _Card(index)

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.worker import cupti, device_clock
+from pytest_flashinfer.worker.clockwork import Clockwork
 from pytest_flashinfer.worker.cupti import CuptiError, Record
-from pytest_flashinfer.worker.device_clock import DeviceClock, _Card
+from pytest_flashinfer.worker.device_clock import DeviceClock
 
 GAP = 1000  # ns between two activities
 
@@ -17,7 +18,7 @@ class Card:
     value = 9
     null_seconds = 2e-6
     flush_seconds = 33e-6
-    new_mark = _Card.new_mark
+    new_mark = Clockwork.new_mark
 
     def __init__(self):
         self.l2 = SimpleNamespace(empty=lambda: self.work("sweep", 33_000), release_persisting=lambda: None)
@@ -74,7 +75,7 @@ class Tracer:
 @pytest.fixture
 def card(monkeypatch):
     card = Card()
-    monkeypatch.setattr(device_clock, "_card", lambda _: card)
+    monkeypatch.setattr(device_clock, "clockwork", lambda _: card)
     card.tracer = Tracer(card)
     monkeypatch.setattr(cupti, "tracer", lambda: card.tracer)
     return card
