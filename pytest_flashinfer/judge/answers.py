@@ -5,26 +5,24 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.calling import DUMP
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
-from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.host import doubtful, on_host
 from pytest_flashinfer.judge.lending import LENT, lent, terms
-from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, source_of
+from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed
 from pytest_flashinfer.judge.parted import Divided, spans_of
+from pytest_flashinfer.judge.reference_process import ReferenceProcess
 from pytest_flashinfer.judge.rowwise import leading
 from pytest_flashinfer.judge.scribbled import Scribbled
 from pytest_flashinfer.judge.shelf import Shelf
 from pytest_flashinfer.judge.specs import open_specs, specs_of
 from pytest_flashinfer.judge.truth import Truth, inadmissible
-from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
-from pytest_flashinfer.worker.request import cache_folder
+from pytest_flashinfer.worker.errors import WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import torch
 
@@ -33,12 +31,11 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.pool import Pool
 
-T = TypeVar("T")
 KEPT_BYTES = 1 << 28  # of truths that are kept for the next solution
 
 
 class Answers:
-    """Truths by case. The reference's worker is started when first needed and anew when it dies.
+    """Truths by case. The reference's process is started when first needed.
 
     `timeout` in seconds for one answer, `budget` in bytes for the wide copies that the oracle makes of a case, `keep`
     in bytes for truths that the next solution may ask for again, `spare` in bytes of the host's memory for those that
@@ -59,14 +56,12 @@ class Answers:
     ) -> None:
         self.pool = pool
         self.definition = definition
-        self.scribbled = scribbled or Scribbled(definition.name)  # outlives the worker
         self.timeout = timeout
         self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
         self.native_seconds = 0.0  # that the reference took as it stands for all answers, also those that were known
         self.portable = True  # as far as is known, the host can find truths as well as the card
-        self._oracle: Oracle | None = None
+        self._process = ReferenceProcess(pool, definition, timeout, scribbled or Scribbled(definition.name))
         self._divided = Divided(self._ask_rows, lambda case: _raised(self._found(case, host=False)))
-        self._broken: BuildFailed | None = None
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
 
     def answer(self, case: Case) -> Truth:
@@ -93,9 +88,10 @@ class Answers:
         on_the_host = self.portable and on_host(case, self.pool.device)
         if case.lender is not None or not on_the_host or self.kept.get((case.key, True)) is not None:
             return
-        if self._oracle is not None and self._oracle.worker.alive:
+        oracle = self._process.running
+        if oracle is not None:
             with contextlib.suppress(WorkerError):  # asked again, it says what is wrong
-                self._oracle.begin(case.values, specs_of(case), **self._settings(case))
+                oracle.begin(case.values, specs_of(case), **self._settings(case))
 
     def in_full(self, case: Case) -> Truth:
         """Return the truth about a case with a bound of its own, found on the run's device. Raises ReferenceFailed."""
@@ -113,13 +109,13 @@ class Answers:
         """End the worker and forget all truths."""
         self.kept.clear()
         self._divided.terms.clear()
-        self._drop()
+        self._process.close()
 
     def shapes(self, case: Case) -> dict[str, tuple[tuple[int, ...], str] | None]:
         """Return shape (as stored) and dtype of every output, as the reference gives them. Raises ReferenceFailed."""
         specs = open_specs(self.definition)
         seed = case.recipe.seed & 0xFFFFFFFF
-        found = self._guarded(lambda: self._live().shapes(case.values, specs, seed=seed, timeout=self.timeout))
+        found = self._process.ask(lambda oracle: oracle.shapes(case.values, specs, seed=seed, timeout=self.timeout))
         return {
             name: None if each is None else (tuple(map(int, each["size"])), str(each["dtype"]).removeprefix("torch."))
             for name, each in zip(specs, found, strict=True)
@@ -134,7 +130,7 @@ class Answers:
         """
         request = {"what": what, "axes": dict(axes), "seed": seed, "scalars": dict(scalars)}
         try:
-            return self._guarded(lambda: errands.make(self._live(needed=False), request, self.timeout))
+            return self._process.ask(lambda oracle: errands.make(oracle, request, self.timeout), needed=False)
         except NoReference as error:
             raise ModuleAbsent(str(error)) from error
         except ReferenceFailed as error:
@@ -145,7 +141,7 @@ class Answers:
     ) -> str | None:
         """Return why the definition's own check refuses outputs, or `None`. Raises ReferenceFailed where it fails."""
         pairs = [(each.native, outputs.get(name)) for name, each in truth.outputs.items()]
-        return self._guarded(lambda: errands.check(self._live(), pairs, settings, self.timeout))
+        return self._process.ask(lambda oracle: errands.check(oracle, pairs, settings, self.timeout))
 
     def _found(self, case: Case, *, host: bool) -> Truth | ReferenceFailed:
         """Look a truth up, or find and keep it."""
@@ -201,63 +197,18 @@ class Answers:
     def _ask(self, case: Case, **options: Any) -> Truth | ReferenceFailed:
         settings = {**self._settings(case), **options}
         try:
-            return self._guarded(lambda: self._live().ask(case.values, specs_of(case), **settings))
+            return self._process.ask(lambda oracle: oracle.ask(case.values, specs_of(case), **settings))
         except ReferenceFailed as error:
             return error
 
     def _ask_rows(self, case: Case, part: slice, last: bool) -> Truth | None:  # noqa: FBT001 - one of three facts
         native = case.lender is not None
         settings = {**self._settings(case), "case": repr(case.key), "last": last, "native": native}
-        return self._guarded(lambda: self._live().ask_rows(case.values, specs_of(case), part, **settings))
+        return self._process.ask(lambda oracle: oracle.ask_rows(case.values, specs_of(case), part, **settings))
 
     def _settings(self, case: Case) -> dict[str, Any]:
         seed = case.recipe.seed & 0xFFFFFFFF
         return {"timeout": self.timeout, "seed": seed, "rows": leading(case.definition), **self.options}
-
-    def _guarded(self, question: Callable[[], T]) -> T:
-        """Ask the worker; its errors become ReferenceFailed, and a worker that is gone is forgotten."""
-        self.pool.turns.give_way()
-        try:
-            return question()
-        except (WorkerDied, WorkerTimedOut) as error:
-            self._drop()
-            raise ReferenceFailed(f"the reference's process: {error.detail}") from error
-        except WorkerError as error:
-            absent = error.kind == "absent" and self.definition.form == DUMP
-            kind = NoReference if absent else ReferenceFailed
-            raise kind(error.detail) from error
-
-    def _live(self, *, needed: bool = True) -> Oracle:
-        """Return a worker that has the reference, or at least, where that is not `needed`, the rest of the code."""
-        source, entry = source_of(self.definition, needed=needed)
-        if self._broken is not None:
-            raise self._broken.with_traceback(None)
-        if self._oracle is None or not self._oracle.worker.alive:
-            self._drop()
-            self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device, self.scribbled)
-            try:
-                self._build(self._oracle, source, entry)
-            except BuildFailed as error:
-                self._broken = error
-                self._drop()
-                raise
-        return self._oracle
-
-    def _build(self, oracle: Oracle, source: str, entry: str) -> None:
-        oracle.build(
-            source,
-            cache_folder() / "references",
-            entry=entry,
-            style=self.definition.reference_style,
-            hooks=errands.describe(self.definition),
-            timeout=self.timeout,
-        )
-
-    def _drop(self) -> None:
-        if self._oracle is not None:
-            self._oracle.close()
-            self._oracle.worker.close()
-        self._oracle = None
 
 
 def _raised(found: Truth | ReferenceFailed) -> Truth:

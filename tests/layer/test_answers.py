@@ -11,7 +11,7 @@ import torch
 from pytest_flashinfer.data.model import Definition, TensorSpec, Workload
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge import answers as module
-from pytest_flashinfer.judge import lending
+from pytest_flashinfer.judge import lending, reference_process
 from pytest_flashinfer.judge.answers import Answers
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.origin import ReferenceFailed
@@ -67,7 +67,7 @@ class FakeOracle:
 
 @pytest.fixture
 def answers(monkeypatch):
-    monkeypatch.setattr(module, "Oracle", FakeOracle)
+    monkeypatch.setattr(reference_process, "Oracle", FakeOracle)
     fresh = {"asked": 0, "native": 0, "hosts": [], "begun": [], "built": 0, "script": [], "build_error": None}
     for name, value in fresh.items():
         monkeypatch.setattr(FakeOracle, name, value)

@@ -348,7 +348,7 @@ def peak(keep, m):
     outputs = right(case)
     with Held() as held:
         assert judged(answers, case, outputs)[0].passed
-    arena = answers._oracle.arena.nbytes
+    arena = answers._process.running.arena.nbytes
     return held.peak, arena, outputs["c"].nbytes
 
 

@@ -1,0 +1,86 @@
+"""The process that has a definition's reference: started when first asked, and anew where it has died."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_flashinfer.data.calling import DUMP
+from pytest_flashinfer.judge import errands
+from pytest_flashinfer.judge.asking import HANDLER, Oracle
+from pytest_flashinfer.judge.origin import NoReference, ReferenceFailed, source_of
+from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
+from pytest_flashinfer.worker.request import cache_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.judge.scribbled import Scribbled
+    from pytest_flashinfer.worker.pool import Pool
+
+T = TypeVar("T")
+
+
+class ReferenceProcess:
+    """Has an oracle asked. `timeout` in seconds is for loading the reference; one that cannot be is not tried again."""
+
+    def __init__(self, pool: Pool, definition: Definition, timeout: float, scribbled: Scribbled) -> None:
+        self.pool = pool
+        self.definition = definition
+        self.timeout = timeout
+        self.scribbled = scribbled  # outlives the process
+        self._oracle: Oracle | None = None
+        self._broken: BuildFailed | None = None
+
+    @property
+    def running(self) -> Oracle | None:
+        """The oracle, where its process lives."""
+        return self._oracle if self._oracle is not None and self._oracle.worker.alive else None
+
+    def ask(self, question: Callable[[Oracle], T], *, needed: bool = True) -> T:
+        """Return what a question gives. Raises ReferenceFailed, also for the errors of the worker.
+
+        Where the reference is not `needed`, the rest of the definition's code will do.
+        """
+        self.pool.turns.give_way()
+        try:
+            return question(self._live(needed=needed))
+        except (WorkerDied, WorkerTimedOut) as error:
+            self.close()
+            raise ReferenceFailed(f"the reference's process: {error.detail}") from error
+        except WorkerError as error:
+            absent = error.kind == "absent" and self.definition.form == DUMP
+            kind = NoReference if absent else ReferenceFailed
+            raise kind(error.detail) from error
+
+    def close(self) -> None:
+        """End the process; the next question starts another."""
+        if self._oracle is not None:
+            self._oracle.close()
+            self._oracle.worker.close()
+        self._oracle = None
+
+    def _live(self, *, needed: bool) -> Oracle:
+        source, entry = source_of(self.definition, needed=needed)
+        if self._broken is not None:
+            raise self._broken.with_traceback(None)
+        if self._oracle is None or not self._oracle.worker.alive:
+            self.close()
+            self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device, self.scribbled)
+            try:
+                self._build(self._oracle, source, entry)
+            except BuildFailed as error:
+                self._broken = error
+                self.close()
+                raise
+        return self._oracle
+
+    def _build(self, oracle: Oracle, source: str, entry: str) -> None:
+        oracle.build(
+            source,
+            cache_folder() / "references",
+            entry=entry,
+            style=self.definition.reference_style,
+            hooks=errands.describe(self.definition),
+            timeout=self.timeout,
+        )
