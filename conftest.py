@@ -10,9 +10,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_flashinfer.contents import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.inputs.recipe import Recipe
-    from pytest_flashinfer.making import Inputs
 
 MLA_SCALE = (128 + 64) ** -0.5  # of the heads before compression, which no shape of these definitions shows
 

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_flashinfer.collect import DefinitionFile
+    from pytest_flashinfer.contents import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.huge import HugeSizes
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judging import Compare
-    from pytest_flashinfer.making import Cases, Inputs
+    from pytest_flashinfer.making import Cases
     from pytest_flashinfer.searching import SizeSearch
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
@@ -98,6 +99,7 @@ def cases(
     reference: Answers,
 ) -> Cases:
     """Turn workloads and drawn sizes into cases with concrete inputs."""
+    from pytest_flashinfer.contents import Contents
     from pytest_flashinfer.making import DRAWS, Cases
 
     too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
@@ -106,8 +108,8 @@ def cases(
     own = getattr(inputs, "own", None)
     default = inputs if own is not None else _default_inputs(definition, definition_file, fib_session, reference)
     kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
-    draws = DRAWS[fib_session.device.kind]
-    return Cases(definition, inputs, default, fib_session.options.seed, kinds, reference, fib_session.kept, draws)
+    contents = Contents(definition, inputs, default, fib_session.options.seed, reference, fib_session.kept)
+    return Cases(contents, kinds, DRAWS[fib_session.device.kind])
 
 
 @pytest.fixture

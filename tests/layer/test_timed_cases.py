@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pytest_flashinfer import making
+from pytest_flashinfer.contents import Contents
 from pytest_flashinfer.data.model import InputSpec, TensorSpec
 from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import Recipe
@@ -29,7 +30,7 @@ WORKLOAD = workload(5)
 
 def cases(kinds=FULL, definition=ROWS):
     maker = DefaultInputs(definition, "cpu", None)
-    return Cases(definition, maker, maker, 7, kinds)
+    return Cases(Contents(definition, maker, maker, 7), kinds)
 
 
 def contents(case):
@@ -56,7 +57,7 @@ def test_inputs_of_an_override_are_made_and_told_apart_once_for_an_item():
 
         return make
 
-    item = Cases(ROWS, asked("override"), asked("default"), 7, FULL)
+    item = Cases(Contents(ROWS, asked("override"), asked("default"), 7), FULL)
     item.first(WORKLOAD)
     assert made == ["override"], "what is only called once need not be told apart"
     item.repeated(WORKLOAD)
@@ -130,7 +131,7 @@ def test_contents_that_nobody_asks_for_are_not_made(monkeypatch):
     monkeypatch.setattr(making, "SMALL_BYTES", 1)
     made = cases()
     list(made.timed(WORKLOAD, 4))
-    assert not [key for key in made.kept._values if "same_ends" in key[-1]]
+    assert not [key for key in made.contents.kept._values if "same_ends" in key[-1]]
 
 
 def test_outputs_count_for_the_size_of_a_case(monkeypatch):
@@ -196,6 +197,6 @@ def test_they_follow_from_the_case_and_not_from_the_run():
     """A line that is kept fails again in a run with another seed."""
     axes = {"n": 4, "total": 9, "len_indptr": 5, "h": 8}
     maker = DefaultInputs(RAGGED, "cpu", None)
-    one, other = (Cases(RAGGED, maker, maker, seed, FULL).drawn(axes, Recipe(1))[1] for seed in (7, 8))
+    one, other = (Cases(Contents(RAGGED, maker, maker, seed), FULL).drawn(axes, Recipe(1))[1] for seed in (7, 8))
     assert one.variant == other.variant == "anew"
     assert torch.equal(one.values["indptr"], other.values["indptr"])

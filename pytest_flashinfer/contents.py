@@ -1,0 +1,172 @@
+"""The inputs of a case: made once for all solutions, varied for further calls, left to whoever has overridden them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.data.constants import open_constants, shown
+from pytest_flashinfer.default_inputs import moved, tensor_shapes
+from pytest_flashinfer.inputs.axes import solve_axes
+from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.variant import variant
+from pytest_flashinfer.kept import Kept
+from pytest_flashinfer.worker.case import Case, declared, shapes_of
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.own_inputs import OwnInputs
+
+Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
+ANEW, SEEDS = 0x5EED5EED, 1 << 31  # how far the seed of other index tensors is off, and how many seeds there are
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Makes complete cases of one definition. All inputs follow from `seed`, the run's own.
+
+    `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
+    `reference` is asked for the shapes that no size decides. `kept` holds inputs for the next solution.
+    """
+
+    definition: Definition
+    inputs: Inputs
+    default: Inputs
+    seed: int
+    reference: Answers | None = None
+    kept: Kept = field(default_factory=Kept)
+    _owned: dict[str, frozenset[str]] = field(default_factory=dict)  # of this item, by workload
+
+    def case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
+        """Return a case with the inputs that its recipe stands for. Raises the errors of inputs/errors.py."""
+        waiting = [name for name in open_constants(self.definition) if name not in axes]
+        try:
+            values = self._once(axes, recipe, workload, "first", lambda: self.inputs(axes, recipe, workload))
+            if waiting or self._made:
+                axes = solve_axes(self.definition, {**axes, **shown(self.definition, tensor_shapes(values))})
+        except Unsatisfiable as error:
+            if waiting:
+                raise Unbound(f"axis `{waiting[0]}` is a constant without a value: {error}") from error
+            raise
+        return self._shaped(Case(self.definition, axes, recipe, values, {}, workload=workload))
+
+    def varied(self, case: Case, kind: str, name: str) -> Case:
+        """Return a case of the same sizes with other contents, which follow from `name`; kinds as in variant.py.
+
+        What an override made stays as it is, unless it made all: then it is asked for more.
+        """
+        own = self._own(case)
+        if own and own >= case.values.keys():
+            recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
+            return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
+        keep = own | self._made
+        device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
+        generator = torch.Generator(device).manual_seed(self.derive(f"{case.recipe.seed} {name}"))
+
+        def make() -> Mapping[str, Any]:
+            drawn = variant(case.values, self.definition, kind, generator, keep=keep)
+            return {**drawn, **self._made_again(case, name)}
+
+        values = self._once(case.axes, case.recipe, case.workload, name, make)
+        return self._shaped(case.with_values(values, name))
+
+    def anew(self, case: Case) -> Case | None:
+        """Return a case whose index tensors are other ones as well, where it has any: answers may be kept by shapes."""
+        if self._made or not any(map(_is_index, case.values.values())):
+            return None
+        # Of this case alone, so that a line by which it is kept fails again whatever the run's seed is.
+        recipe = replace(case.recipe, seed=(case.recipe.seed + ANEW) % SEEDS)
+        make = functools.partial(self.inputs, case.axes, recipe, case.workload)
+        try:
+            values = self._once(case.axes, case.recipe, case.workload, "anew", make)
+        except InputsError:
+            return None
+        alike = tensor_shapes(values) == tensor_shapes(case.values)
+        return self._shaped(case.with_values(values, "anew")) if alike else None
+
+    def derive(self, what: str) -> int:
+        """Return a seed of 32 bits that follows from the run's seed and a purpose."""
+        text = f"{self.seed} {self.definition.name} {what}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+    @property
+    def _code(self) -> OwnInputs | None:
+        """The definition's own code that makes inputs."""
+        return getattr(self.default, "own", None)
+
+    @property
+    def _made(self) -> frozenset[str]:
+        """The inputs that the definition's own code has made."""
+        return frozenset() if self._code is None else frozenset(self._code.made)
+
+    def _once(
+        self,
+        axes: Mapping[str, int],
+        recipe: Recipe,
+        workload: Workload | None,
+        name: str,
+        make: Callable[[], Mapping[str, Any]],
+    ) -> Mapping[str, Any]:
+        """Make the inputs of a case once for all solutions, unless others than this package make them."""
+        if self.inputs != self.default or self._code is not None:
+            return make()
+        sizes = workload.uuid if workload is not None else tuple(sorted(axes.items()))
+        return self.kept.get((self.definition.name, sizes, str(recipe.to_json()), name), make)
+
+    def _shaped(self, case: Case) -> Case:
+        """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""
+        shapes = shapes_of(case.definition, case.axes)
+        if declared(case.definition) and None not in shapes.values():
+            return replace(case, shapes=shapes)
+        if self.reference is None:
+            name = next((name for name, shape in shapes.items() if shape is None), "")
+            raise Unsatisfiable(f"shape of output {name}", "no input and no constraint decides one of its axes")
+        return case.as_told(self.reference.shapes(case), shapes)
+
+    def _own(self, case: Case) -> frozenset[str]:
+        """Return the inputs that an override made: only it knows what else they could hold."""
+        if self.inputs == self.default:
+            return frozenset()
+        if case.workload is None:
+            return self._made_by_override(case)
+        uuid = case.workload.uuid
+        if uuid not in self._owned:
+            self._owned[uuid] = self._made_by_override(case)
+        return self._owned[uuid]
+
+    def _made_by_override(self, case: Case) -> frozenset[str]:
+        try:
+            usual = self.default(case.axes, case.recipe, case.workload)
+        except InputsError:
+            return frozenset(case.values)
+        return frozenset(name for name, value in case.values.items() if not _same(value, usual[name]))
+
+    def _made_again(self, case: Case, name: str) -> dict[str, Any]:
+        """Return what the definition's own code makes with another seed, where that has the same shapes."""
+        code = self._code
+        if not self._made or code is None or self.inputs != self.default:
+            return {}
+        recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
+        made = code(case.axes, recipe, case.workload)
+        made = {key: moved(value, code.reference.pool.device) for key, value in made.items()}
+        known = {key: case.values[key] for key in made}
+        return made if tensor_shapes(made) == tensor_shapes(known) else {}
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.int32, torch.int64) and value.ndim > 0
+
+
+def _same(value: Any, other: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return type(value) is type(other) and bool(value == other)
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return False
+    return torch.equal(*(each.contiguous().flatten().view(torch.uint8) for each in (value, other)))
