@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import hypothesis
@@ -22,6 +20,7 @@ from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, Record
+from pytest_flashinfer.pace import Pace
 from pytest_flashinfer.scope import elements
 from pytest_flashinfer.search import Drawn, Outcome, Search, database_key
 
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.outcome import Compilation
 
-SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
-REPEATED_EVERY = 4
 _IMPORTS = re.compile(r"^\s*(import|from)\s+triton\b", re.MULTILINE)
 FEW = 10  # cases that say little where time was up
 SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of that time and of the reference's, beyond which a solution's calls are to blame
@@ -49,30 +46,6 @@ class CaseCheck(Protocol):
 
     def __call__(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool) -> None:
         """Check."""
-
-
-@dataclass
-class Pace:
-    """How long cases take, and so which of them are called repeatedly; all are once a failure is to be shrunk."""
-
-    large: bool = False  # the cases are so large that even the first few had better be called once
-    failing: bool = False
-    cases: int = 0
-    seconds: float = 0.0
-    _start: float = 0.0
-
-    @property
-    def repeat(self) -> bool:
-        """Whether the next case is called repeatedly."""
-        slow = self.large or self.seconds > SLOW_SECONDS * self.cases
-        return self.failing or not slow or (self.cases + self.large) % REPEATED_EVERY == 0
-
-    def __enter__(self) -> None:
-        self._start = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds += time.monotonic() - self._start
-        self.cases += 1
 
 
 class SizeSearch:
@@ -119,26 +92,12 @@ class SizeSearch:
         known = len(self.solution.compiled)
         waited = self.solution.waited, self.reference.native_seconds
 
-        def outcome(drawn: Drawn) -> Exception | None:
-            self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
-            try:
-                with pace:
-                    check(*drawn, repeat=pace.repeat)
-            except (InputsError, ReferenceFailed) as error:
-                skipped.append(error)
-            except Failed as failed:
-                if failed.case is None:
-                    raise  # it was not called at all: it does not build
-                pace.failing = True
-                return failed
-            return None
-
         waiting = open_constants(self.definition)
         if waiting and not self.definition.init:
             pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
         try:
             with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
-                found = self._search(outcome).run()
+                found = self._search(lambda drawn: self._tried(check, drawn, pace, skipped)).run()
         except Unsatisfiable as error:
             pytest.skip(str(error))
         finally:
@@ -155,6 +114,21 @@ class SizeSearch:
         if skipped and len(skipped) == found.tried:
             pytest.skip(f"no case could be judged; the last: {skipped[-1]}")
         self._warn_of_little(found, skipped)
+
+    def _tried(self, check: CaseCheck, drawn: Drawn, pace: Pace, skipped: list[Exception]) -> Failed | None:
+        """Return how a case failed, if it did; why it could not be judged is added to `skipped`."""
+        self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
+        try:
+            with pace:
+                check(*drawn, repeat=pace.repeat)
+        except (InputsError, ReferenceFailed) as error:
+            skipped.append(error)
+        except Failed as failed:
+            if failed.case is None:
+                raise  # it was not called at all: it does not build
+            pace.failing = True
+            return failed
+        return None
 
     def _warn_of_little(self, found: Outcome, skipped: Sequence[Exception]) -> None:
         """Say where a pass stands on little: most cases could not be judged, or time was up after a few."""

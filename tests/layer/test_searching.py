@@ -27,8 +27,9 @@ from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
+from pytest_flashinfer.pace import Pace
 from pytest_flashinfer.search import Search
-from pytest_flashinfer.searching import Pace, SizeSearch
+from pytest_flashinfer.searching import SizeSearch
 from pytest_flashinfer.worker.case import Case, shapes_of
 from tests.inputs.contracts import ALL, DELTA
 
@@ -103,7 +104,7 @@ def test_an_input_that_was_absent_is_absent_from_the_line():
 @pytest.fixture
 def clock(monkeypatch):
     made = SimpleNamespace(reading=0.0, monotonic=lambda: made.reading)
-    monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr("pytest_flashinfer.pace.time", made)
     return made
 
 
@@ -319,7 +320,7 @@ def test_a_solution_whose_calls_take_the_time_does_not_pass(monkeypatch, source,
         asked.reference.native_seconds += native
 
     clock = SimpleNamespace(reading=0.0)
-    for place in ("search", "searching"):
+    for place in ("search", "pace"):
         monkeypatch.setattr(f"pytest_flashinfer.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
     solution = under_test(source)
     asked = search(seconds=10.0, solution=solution)
