@@ -61,6 +61,13 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     wide_dtype, obstacle = _affordable(run, plain, budget)
     if wide_dtype is None:
         return _native_only(run, plain, obstacle, spent)
+    return _lifted(run, plain, wide_dtype, operands, spent)
+
+
+def _lifted(
+    run: Reference, plain: Results, wide_dtype: torch.dtype, operands: Operands, spent: dict[str, float]
+) -> Truth:
+    """Return the truth as a wide run gives it, with bounds from noise; a native one where it cannot be lifted."""
     clock = time.perf_counter()
     lifted = run.widen(wide_dtype)
     working = working_dtype(run)
@@ -76,7 +83,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     noise.measure(_runs(run, mode.plan, operands))
     spent["noise"] = time.perf_counter() - clock - spent["lifted"]
     unsure = noise.unsure_rows()
-    truths = {name: noise.judge(name, unsure) for name in outputs}
+    truths = {name: noise.judge(name, unsure) for name in run.outputs}
     how = "lifted" if wide_dtype is torch.float64 else "lifted to float32 (memory)"
     notes = tuple(dict.fromkeys(noise.notes))
     return Truth(truths, how, non_finite(run.inputs), notes, spent)
