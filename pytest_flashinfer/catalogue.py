@@ -137,7 +137,7 @@ class Catalogue:
     def data_root(self, path: Path) -> Path | None:
         """Return the folder below which the stored tensors of a definition's workloads lie."""
         lines = self.dataset.workloads(path)
-        return self.dataset.root_of(lines[0].path) if lines else None
+        return self.dataset.workload_files.root_of(lines[0].path) if lines else None
 
     def unreadable(self) -> list[Unreadable]:
         """Return the solution files that cannot be read, whatever they are for."""

@@ -41,7 +41,7 @@ def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
             wanted = "a definition is a .json file with name, axes, inputs, outputs and reference"
             yield f"no definition in {place}: {wanted}"
     beside = set(map(workloads_beside, catalogue.options.definitions))  # which nobody asked for
-    for place in (each for each in catalogue.dataset.empty_workloads() if each not in beside):
+    for place in (each for each in catalogue.dataset.workload_files.empty() if each not in beside):
         yield f"no workloads in {place}: they are lines of .jsonl files, each named after its definition"
     closed = [str(fault) for each in catalogue.closed.values() if each.path not in failing for fault in each.faults]
     if closed:
@@ -72,7 +72,8 @@ def _unrun(catalogue: Catalogue, failing: Collection[Path]) -> list[Fault]:
 
 
 def _workloads(catalogue: Catalogue) -> Iterator[str]:
-    without, stray = catalogue.dataset.stray_workloads()
+    dataset = catalogue.dataset
+    without, stray = dataset.workload_files.stray(dataset.names)
     if without and stray:
         yield (
             f"{len(without)} definitions have no workloads, and {len(stray)} files belong to no definition, as"

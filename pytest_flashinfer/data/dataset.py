@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover
 from pytest_flashinfer.data.faults import Fault, Loaded, cannot_enter, unique
-from pytest_flashinfer.data.files import read_text
-from pytest_flashinfer.data.load import load_definition, load_solution, load_workloads
+from pytest_flashinfer.data.load import load_definition, load_solution
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.rules import check_definition, check_folder
 from pytest_flashinfer.data.solution_rules import check_solution
+from pytest_flashinfer.data.workload_files import WorkloadFiles
 from pytest_flashinfer.data.workload_rules import check_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
-
-_SOL_WORKLOADS = "workload.jsonl"  # beside the definition.json of a SOL-ExecBench problem
 
 
 class DataSet:
@@ -33,12 +31,11 @@ class DataSet:
     def __init__(self, definitions: Sequence[Path], solutions: Sequence[Path], workloads: Sequence[Path]) -> None:
         self.definition_paths = tuple(definitions)
         self.solution_paths = tuple(solutions)
-        self.workload_paths = tuple(workloads)
         self._closed: list[OSError] = []
+        self.workload_files = WorkloadFiles(workloads, self._closed)
         self._others: list[Path] = []  # Python files in the folders of solutions
         self._definitions: dict[Path, Loaded[Definition]] = {}
         self._workloads: dict[Path, list[Loaded[Workload]]] = {}
-        self._shared: dict[Path, dict[str, list[Loaded[Workload]]]] = {}
 
     def definition_files(self) -> list[Path]:
         """List the definition files, sorted within each folder."""
@@ -69,77 +66,15 @@ class DataSet:
         return len(self.names.get(name, ())) > 1
 
     def workloads(self, path: Path) -> list[Loaded[Workload]]:
-        """Read the workloads of the definition in a file, once, in the order of their lines.
-
-        They are `<op_type>/<name>.jsonl` below a workload folder, or else any `<name>.jsonl` there, and the lines for
-        this definition in files that are given themselves.
-        """
+        """Read the workloads of the definition in a file, once, in the order of their lines."""
         if path not in self._workloads:
             value = self.load(path).value
-            self._workloads[path] = [] if value is None else self._find_workloads(path, value)
+            self._workloads[path] = [] if value is None else self.workload_files.read(path, value)
         return self._workloads[path]
-
-    def _find_workloads(self, path: Path, definition: Definition) -> list[Loaded[Workload]]:
-        found: list[Loaded[Workload]] = []
-        for file, shared in self._workload_files(definition):
-            found += self._lines_for(file, definition.name) if shared else load_workloads(file, definition.name)
-        beside = path.with_name(_SOL_WORKLOADS)
-        if not found and definition.form == 6 and beside.is_file():  # noqa: PLR2004 - SOL-ExecBench
-            found += load_workloads(beside, definition.name)
-        return found
-
-    def _workload_files(self, definition: Definition) -> Iterator[tuple[Path, bool]]:
-        """Yield the files in which workloads of a definition are looked for, and whether others' may be there too."""
-        for place in self.workload_paths:
-            if not place.is_dir():
-                yield place, True
-                continue
-            files = self._workload_index[place].get(definition.name, [])
-            home = [file for file in files if file.parent.name == definition.op_type]
-            yield from ((file, False) for file in home or files)
-
-    def stray_workloads(self) -> tuple[list[str], list[Path]]:
-        """Give the definitions without a workload file, and the files in workload folders that none is named after."""
-        indices = self._workload_index.values()
-        files = [file for index in indices for name, found in index.items() if name not in self.names for file in found]
-        named = {name for index in indices for name in index}
-        shared = any(not place.is_dir() for place in self.workload_paths)
-        return [] if shared else sorted(self.names.keys() - named), sorted(files)
 
     def workload_text(self, path: Path) -> str:
         """Give the text of all files in which workloads of the definition in a file may be, without parsing any."""
-        value = self.load(path).value
-        files = [] if value is None else [file for file, _ in self._workload_files(value)]
-        texts = (read_text(file)[0] for file in [*files, path.with_name(_SOL_WORKLOADS)])
-        return "\n".join(filter(None, texts))
-
-    def _lines_for(self, file: Path, name: str) -> list[Loaded[Workload]]:
-        """Lines of a file that is for several definitions: those of others are left to the others."""
-        if file.stem == name:
-            return load_workloads(file, name)
-        if file not in self._shared:  # once for all definitions: there may be hundreds of them, and of such files
-            self._shared[file] = defaultdict(list)
-            for line in load_workloads(file):
-                raw = None if line.claim else line.canonical()
-                owner = raw.get("definition") if isinstance(raw, dict) else line.claim
-                if isinstance(owner, str):
-                    self._shared[file][owner].append(line)
-        return self._shared[file].get(name, [])
-
-    @cached_property
-    def _workload_index(self) -> dict[Path, dict[str, list[Path]]]:
-        places = (place for place in self.workload_paths if place.is_dir())
-        return {place: discover.workload_files(place, self._closed) for place in places}
-
-    def root_of(self, workload_file: Path) -> Path:
-        """Give the root of the data set, below which the stored tensors of a workload file lie."""
-        for place in self.workload_paths:
-            if place.is_dir() and workload_file.is_relative_to(place):
-                return place if (place / "blob").is_dir() else place.parent
-        for folder in workload_file.parents:
-            if (folder / "blob").is_dir():
-                return folder
-        return workload_file.parent
+        return self.workload_files.text(path, self.load(path).value)
 
     @cached_property
     def solutions(self) -> list[Loaded[Solution]]:
@@ -164,12 +99,8 @@ class DataSet:
 
     def closed_folders(self) -> tuple[Fault, ...]:
         """Say which folders cannot be looked into, and why."""
-        _ = self._definition_files, self._workload_index, self.solutions
+        _ = self._definition_files, self.workload_files.folders, self.solutions
         return unique(cannot_enter(error) for error in self._closed)
-
-    def empty_workloads(self) -> list[Path]:
-        """List the folders of workloads that hold none."""
-        return [place for place, index in self._workload_index.items() if not index]
 
     @cached_property
     def _solutions_by_definition(self) -> dict[str, list[Loaded[Solution]]]:
@@ -239,7 +170,7 @@ class DataSet:
             message = f"name {name!r} is also that of {', '.join(others)}: rename one; no solution of it is run"
             found.append(loaded.fault(("name",), message))
         lines = self.workloads(path)
-        found += check_workloads(lines, loaded.value, self.root_of(lines[0].path) if lines else None)
+        found += check_workloads(lines, loaded.value, self.workload_files.root_of(lines[0].path) if lines else None)
         found += self._solution_problems(name)
         return unique(found)
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pytest_flashinfer.data import dataset
+from pytest_flashinfer.data import workload_files
 from pytest_flashinfer.data.dataset import DataSet
 from tests.data import samples
 
@@ -170,8 +170,8 @@ def test_a_file_of_many_definitions_is_read_once(root, monkeypatch):
         samples.write(root / f"definitions/elementwise/{name}.json", samples.changed(samples.BASE, name=name))
     lines = [json.loads(json.dumps(samples.LINE).replace("scale_add_h8", name)) for name in (*names, names[1])]
     path = samples.write_lines(root / "all.jsonl", *lines, {**samples.LINE, "definition": ["no name"]})
-    read, load = [], dataset.load_workloads
-    monkeypatch.setattr(dataset, "load_workloads", lambda *given: read.append(given) or load(*given))
+    read, load = [], workload_files.load_workloads
+    monkeypatch.setattr(workload_files, "load_workloads", lambda *given: read.append(given) or load(*given))
     data = DataSet([root / "definitions"], [], [path])
     found = {name: len(data.workloads(root / f"definitions/elementwise/{name}.json")) for name in names}
     assert found == {"scale_add_h8": 1, "other_h8": 2, "third_h8": 1}
@@ -181,11 +181,11 @@ def test_a_file_of_many_definitions_is_read_once(root, monkeypatch):
 def test_root_of_the_data_set(root):
     data = data_set(root)
     lines = root / "workloads" / "elementwise" / "scale_add_h8.jsonl"
-    assert data.root_of(lines) == root
-    assert DataSet([], [], [lines]).root_of(lines) == lines.parent
+    assert data.workload_files.root_of(lines) == root
+    assert DataSet([], [], [lines]).workload_files.root_of(lines) == lines.parent
     (root / "blob").mkdir()
-    assert DataSet([], [], [lines]).root_of(lines) == root
-    assert DataSet([], [], [root]).root_of(lines) == root
+    assert DataSet([], [], [lines]).workload_files.root_of(lines) == root
+    assert DataSet([], [], [root]).workload_files.root_of(lines) == root
 
 
 def test_all_faults_of_a_definition_at_once(root):
