@@ -133,7 +133,8 @@ def compare(
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
-    return Compare(fib_session.tolerance(definition, named, tolerance), Record(request.node), check, fib_session.probed)
+    stated = fib_session.tolerances.in_force(definition, named, tolerance)
+    return Compare(stated, Record(request.node), check, fib_session.probed)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,6 @@ import gc
 import importlib
 import os
 import sys
-from dataclasses import asdict
-from fnmatch import fnmatch
 from functools import cached_property
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -26,15 +24,15 @@ from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.scope import CHOSEN
 from pytest_flashinfer.scribbling import Scribbling
 from pytest_flashinfer.stash import SESSION
+from pytest_flashinfer.tolerances import Tolerances
 from pytest_flashinfer.worker import device as devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_flashinfer.data.model import Definition, Solution, Workload
+    from pytest_flashinfer.data.model import Definition, Solution
     from pytest_flashinfer.judge.answers import Answers
-    from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.kept import Kept
     from pytest_flashinfer.keyword import Keyword
     from pytest_flashinfer.testing import UnderTest
@@ -58,34 +56,12 @@ class FibSession:
         self.gates = Gates(settings, self.device.name)
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
-        self._explicit_tolerances()  # a spelling that cannot be read ends the run before it starts
+        self.tolerances = Tolerances(settings)  # a spelling that cannot be read ends the run before it starts
         self.progress = Progress(config)
         self._pool: Pool | None = None
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
         self.scribbling = Scribbling()
         self._references: dict[tuple[Path, str], list[list[float]]] = {}
-
-    def tolerance(self, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:
-        """Return the tolerance in force: ini, workload, fixture, command line, the last the strongest."""
-        from pytest_flashinfer.judge.tolerance import from_mapping, layered
-
-        stated = workload.tolerance if workload is not None else None
-        ini, line = (
-            [own for key, own in table.items() if fnmatch(definition.op_type, key) or fnmatch(definition.name, key)]
-            for table in self._explicit_tolerances()
-        )
-        return layered(*ini, from_mapping(asdict(stated)) if stated is not None else None, fixture, *line)
-
-    def _explicit_tolerances(self) -> tuple[dict[str, Tolerance], dict[str, Tolerance]]:
-        from pytest_flashinfer.judge.tolerance import ToleranceError, parse_lines
-
-        try:
-            return (
-                parse_lines(self.options.ini_tolerance, "fib_tolerance"),
-                parse_lines(self.options.tolerance, "--fib-tolerance"),
-            )
-        except ToleranceError as error:
-            raise pytest.UsageError(str(error)) from error
 
     @property
     def runs_items(self) -> bool:
