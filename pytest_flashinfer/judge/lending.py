@@ -22,7 +22,7 @@ _MARGIN = 4.0
 
 @dataclass(frozen=True)
 class Terms:
-    """What an output lends: its `largest` bound, and what its bounds `usually` are beside the size of a row, both 0-d.
+    """What an output lends: its `largest` bound, and the `usual` one beside the size of a row, both 0-d.
 
     What overflows or is undecided has a bound that lets anything pass, and so has a loud row for a quiet one: neither
     counts.
@@ -36,7 +36,7 @@ class Terms:
 class Facts:
     """What some rows of an output, or its one row, say of what it lends: `allowed` and `sizes` [rows, 1], `any` 0-d.
 
-    `elements` of the output that are `one_row`, else 0. Nothing was waited for.
+    `one_row`: the elements of an output that is one row, else 0. Nothing was waited for.
     """
 
     any: torch.Tensor
