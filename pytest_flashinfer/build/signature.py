@@ -56,6 +56,8 @@ def _refuse_keyword_only(name: str, parameters: Sequence[Parameter], needed: Seq
 def _hint(takes: int, required: int, inputs: int, outputs: int, *, destination_passing: bool) -> str:
     if destination_passing and required <= inputs <= takes:
         return "set destination_passing_style=false to return"
+    if destination_passing and required > inputs + outputs:
+        return "an output that is written back into an input is not passed again"
     if not destination_passing and required <= inputs + outputs <= takes:
         return "set destination_passing_style=true to write into the outputs"
     return "arguments are passed by position in the definition's order"

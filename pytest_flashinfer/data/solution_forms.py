@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_flashinfer.data.faults import Fault, JsonPath, Lines, OneLine
 from pytest_flashinfer.data.files import read_text
-from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, returns_value
+from pytest_flashinfer.data.source import BrokenSource, functions, imported, parse_python, writes_in_place
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -187,7 +187,7 @@ def read_module(path: Path) -> Found:
     style = said.get("destination_passing_style")
     notes = []
     if style is None:
-        style = run is not None and not returns_value(run)
+        style = run is not None and writes_in_place(run)
         notes.append(f"run {'writes its outputs in place' if style else 'returns its outputs'}, as its source has it")
     raw: dict[str, Any] = {key: said[key] for key in _KNOWN if key in said}
     notes += _defaults(raw, path.stem)
@@ -214,10 +214,4 @@ def _constants(tree: ast.Module) -> dict[str, Any]:
 
 
 def _language(tree: ast.Module) -> str:
-    imported = {
-        (alias.name if isinstance(node, ast.Import) else node.module or "").split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for alias in node.names
-    }
-    return "triton" if "triton" in imported else "python"
+    return "triton" if "triton" in imported(tree) else "python"

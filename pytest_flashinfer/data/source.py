@@ -106,6 +106,32 @@ def returns_value(function: Function) -> bool:
     )
 
 
+def writes_in_place(function: Function) -> bool:
+    """Whether a function can only be meant to write into what it is given: it ends, and neither returns nor yields."""
+    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _walk_scope(function))
+    return not (returns_value(function) or yields or isinstance(function.body[-1], ast.Raise))
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Top-level packages that are imported anywhere in the source."""
+    return {
+        (alias.name if isinstance(node, ast.Import) else node.module or "").split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+
+
+def has_triton_kernels(source: str) -> bool:
+    """Whether Python source imports Triton and decorates a function with a `jit`."""
+    tree = parse_python(source)
+    if isinstance(tree, BrokenSource) or "triton" not in imported(tree):
+        return False
+    marks = [mark for node in ast.walk(tree) if isinstance(node, Function) for mark in node.decorator_list]
+    plain = [mark.func if isinstance(mark, ast.Call) else mark for mark in marks]
+    return any(getattr(mark, "attr", getattr(mark, "id", "")) == "jit" for mark in plain)
+
+
 def style(function: Function, inputs: Sequence[str], outputs: Sequence[str]) -> Literal["return", "destination"]:
     """Tell whether a reference writes into outputs that it is given: it then needs more than the inputs."""
     taken = signature(function)

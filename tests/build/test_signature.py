@@ -61,7 +61,9 @@ def test_a_writer_under_returning_style_gets_the_opposite_hint():
 def test_too_many_required_parameters():
     def run(x, w, y, workspace): ...
 
-    assert refuse(run, destination_passing=True).startswith("run needs x, w, y; got x, w, y, workspace; ")
+    message = refuse(run, destination_passing=True)
+    assert message.startswith("run needs x, w, y; got x, w, y, workspace; ")
+    assert message.endswith("an output that is written back into an input is not passed again")
 
 
 def test_no_parameters_at_all():

@@ -242,6 +242,12 @@ def test_python_module_in_destination_style(tmp_path):
     assert "writes its outputs in place" in loaded.notes[0]
 
 
+@pytest.mark.parametrize("body", ["raise NotImplementedError", "yield x", "print(x)\n    raise ValueError(x)"])
+def test_what_never_ends_by_itself_is_no_destination_style(tmp_path, body):
+    path = samples.write(tmp_path / "mine.py", f'definition = "d"\ndef run(x):\n    {body}\n')
+    assert load_solution(path).value.destination_passing is False
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
