@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -83,6 +84,8 @@ def _write(target: Path, content: bytes) -> None:
     """Write in one step: another worker may be importing the same file of the same solution."""
     if target.is_file() and target.read_bytes() == content:
         return
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)  # by an earlier run of the solution, which may write here
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.{os.getpid()}")
     unfinished.write_bytes(content)

@@ -72,6 +72,11 @@ def test_a_source_outside_the_folder_is_refused(tmp_path, path):
     assert not (tmp_path / "out.py").exists()
 
 
+def test_a_folder_that_an_earlier_run_left_where_a_source_lies_is_removed(tmp_path):
+    (tmp_path / "main.py" / "inside").mkdir(parents=True)
+    assert load(request({"main.py": BASE}), tmp_path).function(2, 3) == 7
+
+
 def test_a_missing_function_lists_those_found(tmp_path):
     with pytest.raises(BuildError, match=r"no function 'run'; functions found: rms, tile;"):
         load(request({"main.py": "from math import sqrt\ndef rms(x): ...\ndef tile(x): ...\n"}), tmp_path)
