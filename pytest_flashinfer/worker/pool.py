@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import tempfile
 import time
 from functools import cached_property
@@ -19,7 +20,7 @@ from pytest_flashinfer.worker.nursery import Nursery
 from pytest_flashinfer.worker.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_flashinfer.worker.arena import InputPieces
 
@@ -115,7 +116,8 @@ class Pool:
     def build_ahead(self, request: Mapping[str, Any], folder: Path, seconds: float) -> None:
         """Begin to build what `request` describes in `folder`, for the cache only. Raises WorkerDied or OSError."""
         policy = self._policy()
-        build = Build(self._nursery, next(self._numbers), policy, SOLVE, request, folder, seconds)
+        with _removed_on_failure(policy["private"]):
+            build = Build(self._nursery, next(self._numbers), policy, SOLVE, request, folder, seconds)
         self.builds.running.append(build)
 
     def protections(self) -> dict[str, Any]:
@@ -158,7 +160,9 @@ class Pool:
             raise WorkerDied(f"no fork-server can be started: {error}") from error
 
     def _fork_once(self, handler: str) -> Worker:
-        worker = Worker(self._nursery, next(self._numbers), self._policy(), handler, self.device)
+        policy = self._policy()
+        with _removed_on_failure(policy["private"]):
+            worker = Worker(self._nursery, next(self._numbers), policy, handler, self.device)
         self._workers = [known for known in self._workers if known.end != "closed"]
         self._workers.append(worker)
         return worker
@@ -177,6 +181,15 @@ class Pool:
             "devices": allowed.devices(),
             "network": self.network,
         }
+
+
+@contextlib.contextmanager
+def _removed_on_failure(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # nobody else knows of it
+        raise
 
 
 def _private_folder() -> str:

@@ -4,6 +4,7 @@ Compilers take their time, so Python solutions stand in for C++ ones; tests/buil
 """
 
 import re
+import shutil
 
 import pytest
 
@@ -32,6 +33,8 @@ def begun(monkeypatch):
         def __init__(self, *arguments):
             request = next(each for each in arguments if isinstance(each, dict) and "sources" in each)
             found.append(request["sources"][0]["content"].split()[1])
+            policy = next(each for each in arguments if isinstance(each, dict) and "private" in each)
+            shutil.rmtree(policy["private"])
 
         def ended(self):
             return False

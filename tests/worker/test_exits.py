@@ -324,6 +324,26 @@ def test_a_fork_server_that_cannot_be_started_is_said_and_tried_again(lab, tmp_p
         pool.close()
 
 
+def test_a_worker_that_cannot_be_started_leaves_no_folder(lab, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    pool = Pool("cpu", cache=tmp_path / "cache")
+
+    def refused(*_):
+        raise OSError(24, "Too many open files")
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("pytest_flashinfer.worker.pool.Build", refused)
+            with pytest.raises(OSError, match="Too many"):
+                pool.build_ahead({}, tmp_path / "solution", 1.0)
+            patch.setattr("pytest_flashinfer.worker.pool.Worker", refused)
+            with pytest.raises(OSError, match="Too many"):
+                pool.worker()
+        assert list(tmp_path.glob("fib-*")) == []
+    finally:
+        pool.close()
+
+
 def test_a_fork_server_that_is_not_needed_is_not_waited_for(tmp_path):
     """A run of validation alone ends before torch is imported."""
     pool = Pool("cpu", cache=tmp_path / "cache")
