@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 import hypothesis
@@ -11,6 +10,7 @@ from hypothesis.statistics import collector, describe_statistics
 
 from pytest_flashinfer import compiling
 from pytest_flashinfer.data.constants import open_constants, pinned
+from pytest_flashinfer.data.source import has_triton_kernels
 from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.explaining import explained
 from pytest_flashinfer.inputs.edges import edge_cases
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.outcome import Compilation
 
-_IMPORTS = re.compile(r"^\s*(import|from)\s+triton\b", re.MULTILINE)
 FEW = 10  # cases that say little where time was up
 SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of that time and of the reference's, beyond which a solution's calls are to blame
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
@@ -79,7 +78,7 @@ class SizeSearch:
         on_card = session.device.kind != "cpu"
         self.large = not on_card and least > LARGE
         sources = solution.solution.sources
-        self.interpreted = not on_card and any(_IMPORTS.search(source.content) for source in sources)
+        self.interpreted = not on_card and any(has_triton_kernels(source.content) for source in sources)
 
     def run(self, check: CaseCheck) -> None:
         """Search for a case in which `check` raises Failed; raises that of the smallest one found.

@@ -308,7 +308,9 @@ def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):
     [
         ("import torch", 6.0, 1e-3, Failed),  # it sleeps, say
         ("import torch  # no triton", 6.0, 1e-3, Failed),
-        ("import torch\nimport triton.language as tl", 6.0, 1e-3, pytest.skip.Exception),  # interpreted
+        ("import triton\n@triton.jit\ndef kernel(x): pass", 6.0, 1e-3, pytest.skip.Exception),  # interpreted
+        ('"""\nimport triton\n"""\nimport torch', 6.0, 1e-3, Failed),
+        ("import triton", 6.0, 1e-3, Failed),
         ("import torch", 6.0, 1.0, None),  # the reference is slow as well
         ("import torch", 1.0, 1e-3, None),  # something else took the time
     ],
