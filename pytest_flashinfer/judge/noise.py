@@ -142,9 +142,13 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         if is_narrow(dtype):
             near = arg if arg.clean else self._pushed(arg)
             return near.as_subclass(torch.Tensor).to(dtype).to(self.wide)
-        if self.operands:
-            return arg * self.dice.rounding(arg, torch.finfo(dtype).eps / 4)
-        return arg
+        if not self.operands:
+            return arg
+        if self.number == 0:  # equal operands are rounded alike, and what they are multiplied by may be equal too
+            plain = arg.as_subclass(torch.Tensor)
+            held = plain.to(dtype).to(self.wide)
+            return torch.where(held.isfinite(), held, plain)
+        return arg * self.dice.rounding(arg, torch.finfo(dtype).eps / 4)
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
         """Add the rounding error of the operation itself."""

@@ -7,6 +7,7 @@ import functools
 import pytest
 import torch
 
+from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.floats import name_of
 from pytest_flashinfer.judge.truth import OutputSpec
@@ -73,3 +74,28 @@ def test_long_products_may_be_cut_on_the_way_and_nothing_else(
         assert found.ok, found.text
     for wrong in (kernels.gemm_rounded_twice, kernels.gemm_tiles(64, accumulator=dtype), kernels.gemm_cut_result):
         assert not case.judge(wrong)[0].ok
+
+
+def dequantised(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    return (x.float() @ (codes.float() * scales.float()).T).to(x.dtype)
+
+
+def dequantised_with(held: torch.dtype) -> kernels.Kernel:
+    def run(x: torch.Tensor, codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+        return (x.float() @ (codes.float() * scales.float()).to(held).float().T).to(x.dtype)
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+def test_equal_weights_are_rounded_alike_inside(dtype: torch.dtype) -> None:
+    """Where what they are multiplied by is equal too, their errors add up in full."""
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(1, generator=generator).to(dtype).expand(2, 96).contiguous()
+        codes, scales = (torch.rand(48, 3, generator=generator).repeat_interleave(32, 1) for _ in range(2))
+        inputs = {"x": x, "codes": (15 * codes - 7).to(torch.int8), "scales": (0.02 * scales + 1e-3).to(dtype)}
+        spec = {"y": OutputSpec(name_of(dtype), (2, 48))}
+        truth = evaluate(dequantised, inputs, spec, seed=seed).outputs["y"]
+        assert compare(dequantised_with(dtype)(*inputs.values()), truth).ok
+        assert not compare(dequantised_with(torch.float8_e4m3fn)(*inputs.values()), truth).ok
