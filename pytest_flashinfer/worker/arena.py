@@ -40,6 +40,7 @@ class InputPieces:
 
     def __init__(self) -> None:
         self._pieces: list[cumem.Piece] = []  # the last made first
+        self.filled_for: object = None  # whose inputs lie there
 
     @property
     def nbytes(self) -> int:
@@ -105,6 +106,15 @@ class Arena:
     def window(self, nbytes: int, front: int) -> torch.Tensor:
         """Return `nbytes` that begin `front` bytes ahead of the end of the front."""
         return self.data[self.front - front :][:nbytes]
+
+    def claim(self) -> None:
+        """Note that the inputs in the front are, from now on, those of this block's user."""
+        self._inputs.filled_for = self
+
+    @property
+    def claimed(self) -> bool:
+        """Whether nobody else has laid inputs into the front since `claim`."""
+        return not self._lent or self._inputs.filled_for is self
 
     def export(self) -> tuple[dict[str, Any], list[int]]:
         """Return the message and the descriptors by which `Memory.map` opens this block in the worker."""

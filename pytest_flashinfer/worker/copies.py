@@ -11,7 +11,7 @@ from pytest_flashinfer.worker import results
 from pytest_flashinfer.worker.memory import DTYPES, Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _TENSOR = torch.Tensor
 _COPY = torch.Tensor.copy_
@@ -23,16 +23,18 @@ Held = list[tuple[Mapping[str, Any], Any]]  # outputs as requested, with the val
 Copied = tuple[Held, list[str], list[results.Problem]]  # what is kept, the outputs left out and what is wrong
 
 
-def snapshot(
-    outputs: list[dict[str, Any]],
-    targets: list[torch.Tensor],
-    memory: Memory,
-    copy: Callable[[int, int, int], Any],
+def snapshot(places: Iterable[Mapping[str, Any]], memory: Memory, copy: Callable[[int, int, int], Any]) -> None:
+    """Copy places as they are now on the caller's stream; by address, past anything done to torch."""
+    for place in places:
+        copy(memory.address(place["snap"]), memory.address(place["live"]), place["bytes"])
+
+
+def swapped(
+    outputs: list[dict[str, Any]], targets: list[torch.Tensor], memory: Memory
 ) -> list[results.Problem]:
-    """Copy the destinations as they are now on the caller's stream; by address, past anything done to torch."""
+    """Name the destinations that have become other tensors."""
     problems = []
     for output, target in zip(outputs, targets, strict=True):
-        copy(memory.address(output["snap"]), memory.address(output["live"]), output["bytes"])
         if output["bytes"] and results.address_of(target) != memory.address(output["live"]):
             text = f"{output['name']}: the destination's storage was replaced; write into the tensor passed"
             problems.append(["swapped", output["name"], text])
@@ -42,12 +44,15 @@ def snapshot(
 def collect(
     result: object, request: Mapping[str, Any], memory: Memory, before: Held
 ) -> Copied:
-    """Copy returned values into their snapshots."""
+    """Copy returned values into their snapshots. An input that was returned as what is written into it is left out."""
     outputs = request["outputs"]
     found, problems = results.pair(result, outputs)
     if problems:
         return [], [], problems
     problems = results.check(found, outputs, memory.device)
+    for name, slot in ((each["name"], each["live"]) for each in request["written"]):
+        if results.lies_in(found.get(name), slot, memory.address(slot)):
+            del found[name]
     bad = {name for _, name, _ in problems}
     held = [(each, found[each["name"]]) for each in outputs if each["name"] in found and each["name"] not in bad]
     for output, value in held:

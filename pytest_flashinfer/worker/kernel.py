@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.client import Worker
-    from pytest_flashinfer.worker.layout import Output
     from pytest_flashinfer.worker.pool import Pool
     from pytest_flashinfer.worker.runner import Cache, RunResult
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 class Kernel:
     """One solution on one device. `timeout` and `build_timeout` are in seconds, for one call and for building.
 
-    `inplace` maps an output to the input that it is written back into; `written` are these inputs and those that a call
-    was seen to change. Methods raise the errors of errors.py; a build that failed is not tried again.
+    `written` are the inputs that outputs are written back into, and those that a call was seen to change. Methods raise
+    the errors of errors.py; a build that failed is not tried again.
     """
 
     def __init__(
@@ -42,8 +41,7 @@ class Kernel:
         self.build_timeout = build_timeout
         self.folder = solution_folder(solution)
         self.request = build_request(definition, solution, pool.device, self.folder)
-        self.inplace = inplace_of(definition)
-        self.written = set(self.inplace.values())
+        self.written = set(inplace_of(definition).values())
         self._worker: Worker | None = None
         self._runner: Runner | None = None
         self._failure: BuildFailed | WorkerDied | WorkerTimedOut | None = None
@@ -81,22 +79,11 @@ class Kernel:
         are filled in.
         """
         runner = self.build()
-        destination = self.solution.destination_passing
         if warm is not None and cache is not None and not self._moves_on(warm):
-            runner.warm(warm.values, self._outputs(warm), cache, self.timeout)
+            runner.warm(warm.values, warm.outputs, cache, self.timeout)
         for case in cases:
             self.pool.turns.give_way()
-            result = runner.run(
-                case.values,
-                self._outputs(case),
-                timeout=self.timeout,
-                cache=cache,
-                may_modify=self.inplace.values(),
-                moved=case.moved,
-            )
-            for name, param in self.inplace.items():
-                if (destination or name in result.missing) and case.values[param] is not None:
-                    result.outputs[name] = runner.read_input(param)
+            result = runner.run(case.values, case.outputs, timeout=self.timeout, cache=cache, moved=case.moved)
             self.written |= {each.tensor for each in result.violations if each.kind == "input"}
             yield result
         runner.settle()
@@ -107,9 +94,6 @@ class Kernel:
         """Say whether a call writes to indices: after a few calls in a row they may be out of range."""
         written = [case.values[name] for name in self.written if name in case.values]  # others a worker made up
         return any(hasattr(value, "dtype") and str(value.dtype) in ("torch.int32", "torch.int64") for value in written)
-
-    def _outputs(self, case: Case) -> list[Output]:
-        return [each for each in case.outputs if not (self.solution.destination_passing and each.inplace)]
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 ALIGNMENT = 256  # bytes, as cudaMalloc and torch's allocator give
 GUARD = 4096  # bytes between two slots, at the least
@@ -19,7 +20,8 @@ class Output:
     """What a call must produce: `shape`, and `strides` in elements where the destination is not contiguous.
 
     `scalar` says that a Python number, or a 0-d tensor on any device, will do. `also` are dtypes that hold the same
-    bits (packed ones). `inplace` names the input whose memory a returned result may be.
+    bits (packed ones). `inplace` names the input that a call writes the values into: in destination style there is
+    no other destination, and a returned result may be that input.
     """
 
     name: str
@@ -95,28 +97,37 @@ class Zone:
 class Layout:
     """Slots of one signature. Outputs have two: `live`, the destination, and `snap`, its copy at return.
 
+    `inplace` are the outputs whose values may lie in an input: that input's slot, and one for its copy at return.
     `front` is where the memory of inputs ends and that of outputs begins; `total` the size of both, in bytes.
     """
 
     inputs: Mapping[str, Slot]
     live: Mapping[str, Slot]
     snap: Mapping[str, Slot]
+    inplace: Mapping[str, tuple[Slot, Slot]]
     zones: Sequence[Zone]
     front: int
     total: int
 
 
-def plan(inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output], shift: int = 0) -> Layout:
-    """Lay out the inputs as they are strided, then the outputs, then their snapshots.
+def plan(
+    inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output], shift: int = 0, *, destination: bool = False
+) -> Layout:
+    """Lay out the inputs as they are strided, then the outputs, their snapshots and those of inputs written into.
+
+    In `destination` style an output that is written into an input has no place but that.
 
     All lie `shift` bytes further away from `front`, which stays at its address.
     """
-    shapes = [(name, tuple(each.shape), tuple(each.stride()), each.dtype) for name, each in inputs.items()]
-    made = [(each.name, each.shape, each.strides or contiguous(each.shape), each.dtype) for each in outputs]
+    shapes = [(name, *_shape(each)) for name, each in inputs.items()]
+    own = [each for each in outputs if not (destination and each.inplace)]
+    made = [(each.name, each.shape, each.strides or contiguous(each.shape), each.dtype) for each in own]
+    written = {each.name: each.inplace for each in outputs if each.inplace is not None and each.inplace in inputs}
+    kept = [(name, *_shape(inputs[param])) for name, param in written.items()]
     slots: list[Slot] = []
     zones: list[Zone] = []
     end, last, front, least = 0, "", 0, 0
-    for group in (shapes, [*made, *made]):
+    for group in (shapes, [*made, *made, *kept]):
         for name, size, stride, dtype in group:
             at = _align(max(end + GUARD, least))
             zones.append(Zone(end, at, last, name))
@@ -129,15 +140,10 @@ def plan(inputs: Mapping[str, torch.Tensor], outputs: Sequence[Output], shift: i
             least = front + GUARD // 2 + shift
     total = _align(max(end + GUARD, least))
     zones.append(Zone(end, total, last, ""))
-    count, produced = len(shapes), len(made)
-    return Layout(
-        _named(slots[:count]),
-        _named(slots[count : count + produced]),
-        _named(slots[count + produced :]),
-        zones,
-        front,
-        total,
-    )
+    placed = iter(slots)
+    given, live, snap, copies = (_named(itertools.islice(placed, len(part))) for part in (shapes, made, made, kept))
+    inplace = {name: (given[param], copies[name]) for name, param in written.items()}
+    return Layout(given, live, snap, inplace, zones, front, total)
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -150,7 +156,11 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _named(slots: Sequence[Slot]) -> dict[str, Slot]:
+def _shape(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], torch.dtype]:
+    return tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+
+
+def _named(slots: Iterable[Slot]) -> dict[str, Slot]:
     return {slot.name: slot for slot in slots}
 
 

@@ -33,9 +33,10 @@ class RunResult:
     among them.
     `violations` is empty for a call that kept the rules; a late change that shows only during the next call is added
     to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
-    `missing` are optional outputs that were left out. Seconds are of the call alone; `span` comes with timed
-    calls, once `Runner.read_clock` was called. `round_trip` is how long the judge waited for the answer by its own
-    clock: no call took longer. `log` is what the worker printed, `compiled` what Triton compiled.
+    `missing` are optional outputs that were left out, or returned as the input which they are written into. Seconds
+    are of the call alone; `span` comes with timed calls, once `Runner.read_clock` was called. `round_trip` is how long
+    the judge waited for the answer by its own clock: no call took longer. `log` is what the worker printed, `compiled`
+    what Triton compiled.
     """
 
     outputs: dict[str, torch.Tensor]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 IMAGE_LIMIT = 1 << 26  # bytes; image, mask and difference take three times as much again
 _NOISE = 1 << 20  # bytes after which guard bytes repeat: drawing them costs more than anything else here
 _CHUNK = 1 << 28  # bytes compared in one operation
+_NO_COPY = 0xFF  # in place of the last call's copy of an input
 _CACHED = 1 << 15  # 64-bit words compared in one operation on the CPU, whose caches hold as many
 
 
@@ -49,7 +50,6 @@ class Imaged:
         self.poison = _patterns(layout, rng)
         self.image = _noise(layout.total, arena.device, rng)
         _apply_poison(layout, self.image, self.poison)
-        self._masks: dict[frozenset[str], torch.Tensor] = {}
 
     def fill(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
@@ -57,16 +57,16 @@ class Imaged:
             _spread(slot.tensor_of(self.image)).copy_(_spread(inputs[name]))
         self.arena.copy_(self.image)
 
-    def changes(self, may_modify: frozenset[str]) -> list[torch.Tensor]:
+    def changes(self) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
         step = self.image.numel() // 8 if self.image.is_cuda else _CACHED
-        words = (each.view(torch.int64) for each in (self.arena, self.image, self._mask(may_modify)))
+        words = (each.view(torch.int64) for each in (self.arena, self.image, self._mask))
         parts = (torch.split(each, step) for each in words)
         return [((now ^ before) & mask).any() for now, before, mask in zip(*parts, strict=True)]
 
-    def explain(self, may_modify: frozenset[str]) -> list[Violation]:
+    def explain(self) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""
-        changed = self._difference(may_modify).view(torch.uint8).cpu() != 0
+        changed = self._difference().view(torch.uint8).cpu() != 0
         found = [each for slot in self.layout.inputs.values() for each in _input(slot, changed)]
         for zone in self.layout.zones:
             found += _guard(zone, changed[zone.start : zone.stop])
@@ -75,20 +75,21 @@ class Imaged:
                 found.append(Violation("guard", name, f"wrote between the elements of the strided output {name}"))
         return found
 
-    def _difference(self, may_modify: frozenset[str]) -> torch.Tensor:
+    def _difference(self) -> torch.Tensor:
         """Return the arena's changes as 64-bit words, zero wherever changes are allowed."""
         words = (self.arena.view(torch.int64), self.image.view(torch.int64))
-        return (words[0] ^ words[1]) & self._mask(may_modify).view(torch.int64)
+        return (words[0] ^ words[1]) & self._mask.view(torch.int64)
 
-    def _mask(self, may_modify: frozenset[str]) -> torch.Tensor:
-        """Return the bytes that must stay: all but the elements of outputs and of inputs that may be modified."""
-        if may_modify not in self._masks:
-            mask = torch.full_like(self.image, 255)
-            free = [slot for name, slot in self.layout.inputs.items() if name in may_modify]
-            for slot in (*free, *self.layout.live.values(), *self.layout.snap.values()):
-                slot.words_of(mask, poison.word_type(slot.dtype)).fill_(0)
-            self._masks[may_modify] = mask
-        return self._masks[may_modify]
+    @functools.cached_property
+    def _mask(self) -> torch.Tensor:
+        """The bytes that must stay: all but the elements of outputs and of inputs that outputs are written into."""
+        mask, layout = torch.full_like(self.image, 255), self.layout
+        written = [slot for slot, _ in layout.inplace.values()]
+        for slot in (*written, *layout.live.values(), *layout.snap.values()):
+            slot.words_of(mask, poison.word_type(slot.dtype)).fill_(0)
+        for _, copy in layout.inplace.values():  # it has what lies between the elements as well
+            copy.bytes_of(mask).fill_(0)
+        return mask
 
 
 class Compared:
@@ -113,24 +114,25 @@ class Compared:
         for zone in self.layout.zones:
             self.arena[zone.start : zone.stop] = self._guard[: zone.stop - zone.start]
 
-    def changes(self, may_modify: frozenset[str]) -> list[torch.Tensor]:
+    def changes(self) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
         zones = [self._zone(zone).any() for zone in self.layout.zones]
-        return zones + [self._differs(slot) for slot in self._kept(may_modify)]
+        return zones + [self._differs(slot) for slot in self._kept()]
 
-    def explain(self, may_modify: frozenset[str]) -> list[Violation]:
+    def explain(self) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""
         found = [
             Violation("input", slot.name, f"input {slot.name} was modified")
-            for slot in self._kept(may_modify)
+            for slot in self._kept()
             if bool(self._differs(slot))
         ]
         for zone in self.layout.zones:
             found += _guard(zone, self._zone(zone).cpu())
         return found
 
-    def _kept(self, may_modify: frozenset[str]) -> list[Slot]:
-        return [slot for name, slot in self.layout.inputs.items() if name not in may_modify]
+    def _kept(self) -> list[Slot]:
+        written = {slot.name for slot, _ in self.layout.inplace.values()}
+        return [slot for name, slot in self.layout.inputs.items() if name not in written]
 
     def _differs(self, slot: Slot) -> torch.Tensor:
         there, own = _spread(slot.tensor_of(self.arena)), _spread(self._inputs[slot.name])
@@ -172,6 +174,8 @@ def _apply_poison(layout: Layout, base: torch.Tensor, patterns: Mapping[str, int
     for name, pattern in patterns.items():
         for slot in (layout.live[name], layout.snap[name]):
             slot.bytes_of(base).view(poison.word_type(slot.dtype)).fill_(pattern)
+    for _, copy in layout.inplace.values():
+        copy.bytes_of(base).fill_(_NO_COPY)
 
 
 def differ(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

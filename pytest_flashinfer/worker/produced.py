@@ -11,30 +11,25 @@ from pytest_flashinfer.worker.memory import LARGE, roomy
 from pytest_flashinfer.worker.pristine import Pristine, Violation, differ
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
+    from pytest_flashinfer.worker.layout import Slot
     from pytest_flashinfer.worker.outcome import RunResult
 
 
-def late(pristine: Pristine) -> list[torch.Tensor]:
-    """Return for each output, as 0-d bool tensors, whether its live buffer and its snapshot differ now."""
+def late(pristine: Pristine, own: Iterable[str], written: Iterable[str]) -> dict[str, torch.Tensor]:
+    """Return by output, as 0-d bool tensors, whether its place and the snapshot of it differ now.
+
+    The place of an output is its `own`, or the input that it is `written` into.
+    """
     base, layout = pristine.arena, pristine.layout
-    return [differ(slot.bytes_of(base), layout.snap[name].bytes_of(base)) for name, slot in layout.live.items()]
+    pairs = {name: (layout.live[name], layout.snap[name]) for name in own}
+    pairs |= {name: layout.inplace[name] for name in written}
+    return {name: differ(place.bytes_of(base), copy.bytes_of(base)) for name, (place, copy) in pairs.items()}
 
 
-def late_names(pristine: Pristine) -> list[str]:
-    """Return the outputs that `late` is true for; waits for the device."""
-    return named(pristine, [bool(flag) for flag in late(pristine)])
-
-
-def named(pristine: Pristine, flags: Sequence[bool]) -> list[str]:
-    """Return the outputs whose flags, as `late` gives them, are true; none where there are no flags."""
-    return [name for name, flag in zip(pristine.layout.live, flags, strict=False) if flag]
-
-
-def copy_of(pristine: Pristine, name: str, *, keep: bool) -> torch.Tensor:
-    """Return an output as the call returned it; unless it is to be kept, as a view of the arena where that will do."""
-    slot = pristine.layout.snap[name]
+def copy_of(pristine: Pristine, slot: Slot, *, keep: bool) -> torch.Tensor:
+    """Return a snapshot's values; unless they are to be kept, as a view of the arena where that will do."""
     if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
         return slot.words_of(pristine.arena, torch.uint8) != 0
     made = slot.tensor_of(pristine.arena)

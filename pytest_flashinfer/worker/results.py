@@ -23,6 +23,9 @@ type_of = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _DEVICE = torch.Tensor.device.__get__
 _LAYOUT = torch.Tensor.layout.__get__  # type: ignore[attr-defined]
 _STORAGE = torch.Tensor.untyped_storage
+_STRIDE = torch.Tensor.stride
+_IS_CONJ = torch.Tensor.is_conj
+_IS_NEG = torch.Tensor.is_neg
 _NUMEL = torch.Tensor.numel
 _DATA_PTR = torch.Tensor.data_ptr
 _STORAGE_PTR = torch.UntypedStorage.data_ptr
@@ -137,6 +140,17 @@ def _foreign(value: object) -> str:
 def storage_of(value: object) -> int:
     """Return the address of a tensor's storage, 0 for an empty one or a Python number."""
     return _STORAGE_PTR(_STORAGE(value)) if isinstance(value, _TENSOR) and _NUMEL(value) else 0
+
+
+def lies_in(value: object, slot: Mapping[str, Any], address: int) -> bool:
+    """Say whether a value is the tensor of a slot at `address`, just as it lies there."""
+    return (
+        isinstance(value, _TENSOR)
+        and _DATA_PTR(value) == address
+        and (list(_SHAPE(value)), list(_STRIDE(value))) == (slot["size"], slot["stride"])
+        and type_of(value) is DTYPES[slot["dtype"]]
+        and not (_IS_CONJ(value) or _IS_NEG(value))
+    )
 
 
 def address_of(value: torch.Tensor) -> int:

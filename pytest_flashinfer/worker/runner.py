@@ -7,6 +7,7 @@ and the judge looks at its own memory. Values are judged elsewhere.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import secrets
 import time
@@ -54,6 +55,7 @@ class Runner:
         self._key: object = None
         self._pristine: Pristine | None = None
         self._last: RunResult | None = None
+        self._written: list[str] = []  # the outputs of the last call whose values lie in an input
         self._timed: list[tuple[str, RunResult]] = []
 
     def run(  # noqa: PLR0913 - each is a choice of its own
@@ -63,27 +65,27 @@ class Runner:
         *,
         timeout: float = 60.0,
         cache: Cache | None = None,
-        may_modify: Iterable[str] = (),
         keep: bool = True,
         moved: bool = False,
     ) -> RunResult:
         """Call the solution once. With `cache` the call is timed, on a cold or warm cache.
 
-        `may_modify` names inputs that the definition lets a call write to; `read_input` returns them afterwards.
-        With `keep` off the outputs are not copied: they are views of the arena, good until the next call, which the
-        worker can still write to. With `moved` all tensors lie at other addresses than without.
+        A call may write to the inputs that outputs name as `inplace`, and to no others. With `keep` off the outputs are
+        not copied: they are views of the arena, good until the next call, which the worker can still write to. With
+        `moved` all tensors lie at other addresses than without.
         """
         tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         pristine = self._prepare(tensors, outputs, SHIFT if moved else 0)
+        since = self._since()
         last, self._last = self._last, None
-        late = produced.late(pristine) if last is not None and self.destination else []
+        self.arena.claim()
         pristine.fill(tensors)
         self._synchronize()
         self.worker.take_log()
         start = time.perf_counter()
         reply = self.worker.call(self._request(inputs, outputs, cache), timeout)
         round_trip = time.perf_counter() - start
-        result, changed = self._collect(pristine, reply, frozenset(may_modify), late, keep=keep)
+        result, changed = self._collect(pristine, reply, since, keep=keep)
         result.round_trip = round_trip
         result.compiled = replies.compilations(reply)
         if last is not None:
@@ -97,6 +99,7 @@ class Runner:
         tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         pristine = self._prepare(tensors, outputs, 0)
         self._last = None
+        self.arena.claim()
         pristine.fill(tensors)
         self._synchronize()
         request = {**self._request(inputs, outputs, cache), "do": "warm", "seconds": WARM_SECONDS}
@@ -108,7 +111,7 @@ class Runner:
             return []
         self.worker.call({"do": "reread"}, timeout)
         last, known = self._last, len(self._last.violations)
-        last.add_late(produced.late_names(self._pristine))
+        last.add_late(_true(self._changed(self._pristine, self._pristine.layout.live)))
         return last.violations[known:]
 
     def read_clock(self, timeout: float = 60.0) -> None:
@@ -125,11 +128,6 @@ class Runner:
                 if result.span.late:
                     result.add_late(result.outputs)
         self._timed.clear()
-
-    def read_input(self, name: str) -> torch.Tensor:
-        """Return a copy of an input as the last call left it."""
-        assert self._pristine is not None
-        return self._pristine.layout.inputs[name].tensor_of(self._pristine.arena).clone()
 
     def rest(self) -> None:
         """Have no calls for a while: a large arena is given back, the next call makes another."""
@@ -148,13 +146,22 @@ class Runner:
         signature = tuple((name, each.shape, each.stride(), each.dtype) for name, each in tensors.items())
         key = (signature, tuple(outputs), shift)
         if self._pristine is None or key != self._key:
-            if self._pristine is not None and self._last is not None and self.destination:
-                self._last.add_late(produced.late_names(self._pristine))
-            layout = plan(tensors, outputs, shift)
+            if self._last is not None:
+                self._last.add_late(_true(self._since()))
+            layout = plan(tensors, outputs, shift, destination=self.destination)
             self._pristine = self._last = None
             self.worker.fit(self.arena, layout.total - layout.front, layout.front)
             self._pristine, self._key = watch(layout, self.arena.window(layout.total, layout.front), self._rng), key
         return self._pristine
+
+    def _since(self) -> dict[str, torch.Tensor]:
+        """Return `produced.late` for the last call's outputs, but for those whose second reading is the worker's."""
+        if self._last is None or self._pristine is None:
+            return {}
+        return self._changed(self._pristine, self._pristine.layout.live if self.destination else ())
+
+    def _changed(self, pristine: Pristine, own: Iterable[str]) -> dict[str, torch.Tensor]:
+        return produced.late(pristine, own, self._written if self.arena.claimed else ())
 
     def _request(self, inputs: Mapping[str, Value], outputs: Sequence[Output], cache: str | None) -> dict[str, Any]:
         assert self._pristine is not None
@@ -178,15 +185,19 @@ class Runner:
                 "inplace": output.inplace,
             }
             for output in outputs
+            if output.name in layout.live
         ]
-        return {"do": "call", "inputs": arguments, "outputs": results, "timed": cache}
+        written = [
+            {"name": name, "live": place.message(origin), "snap": copy.message(origin), "bytes": place.extent}
+            for name, (place, copy) in layout.inplace.items()
+        ]
+        return {"do": "call", "inputs": arguments, "outputs": results, "written": written, "timed": cache}
 
     def _collect(
         self,
         pristine: Pristine,
         reply: Mapping[str, Any],
-        may_modify: frozenset[str],
-        before: list[torch.Tensor],
+        before: Mapping[str, torch.Tensor],
         *,
         keep: bool,
     ) -> tuple[RunResult, list[str]]:
@@ -194,25 +205,35 @@ class Runner:
         problems = replies.problems(reply)
         missing = replies.names(reply, "missing")
         bad = {violation.tensor for violation in problems if violation.kind in _UNUSABLE}
-        names = [name for name in pristine.layout.live if not {name, ""} & bad and name not in missing]
-        copies = {name: produced.copy_of(pristine, name, keep=keep) for name in names}
+        layout = pristine.layout
+        names = [name for name in layout.live if not {name, ""} & bad and name not in missing]
+        from_input = layout.inplace if self.destination else missing
+        self._written = [name for name in layout.inplace if not {name, ""} & bad and name in from_input]
+        slots = {name: layout.snap[name] for name in names} | {name: layout.inplace[name][1] for name in self._written}
+        copies = {name: produced.copy_of(pristine, slot, keep=keep) for name, slot in slots.items()}
         poison_left = [produced.has_poison(pristine, name) for name in names]
+        after = self._changed(pristine, layout.live)
         changed, late, poisoned, earlier = read_all(
-            pristine.changes(may_modify), produced.late(pristine), poison_left, before
+            pristine.changes(), [*after.values()], poison_left, [*before.values()]
         )
         result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
         result.violations += replies.no_time({"host_seconds": reply.get("host_seconds")})
         if any(changed):
             nowhere = Violation("guard", "", "memory outside the outputs was written while it was being checked")
-            result.violations += pristine.explain(may_modify) or [nowhere]
-        result.add_late(produced.named(pristine, late))
+            result.violations += pristine.explain() or [nowhere]
+        result.add_late(itertools.compress(after, late))
         for name, flag in zip(names, poisoned, strict=True):
             if flag:
                 produced.note_unwritten(pristine, result, name)
         result.log = self.worker.take_log()
         self._last = result
-        return result, produced.named(pristine, earlier)
+        return result, [*itertools.compress(before, earlier)]
 
     def _synchronize(self) -> None:
         if self.device != "cpu":
             torch.cuda.synchronize(self.device)
+
+
+def _true(flags: Mapping[str, torch.Tensor]) -> list[str]:
+    """Return the names of the flags that are true; waits for the device."""
+    return [name for name, flag in flags.items() if bool(flag)]

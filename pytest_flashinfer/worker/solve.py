@@ -5,11 +5,12 @@ for messages (shapes, counts) and durations; the values that are judged lie in t
 and inputs the judge compares by itself.
 
 A call's request: `inputs`, a list of `{"slot": ...}`, `{"value": plain}` or `{"float": text}`; `outputs`, a list of
-`{"name", "live": slot, "snap": slot, "scalar", "optional", "also", "inplace"}`; `timed`. The reply: `problems`,
-`missing`, `host_seconds`, and `compiled`, what Triton compiled: rows of kernel, seconds, constants. `live` is the
-destination, or for value-returning solutions the place of a second reading; `snap` is filled on the caller's stream as
-soon as the call returns: on the CPU under the clock, so that what a call leaves for whoever reads its result is paid
-for.
+`{"name", "live": slot, "snap": slot, "scalar", "optional", "also", "inplace"}`; `written`, for outputs whose values may
+lie in an input a list of `{"name", "live": slot, "snap": slot}`; `timed`. The reply: `problems`, `missing`,
+`host_seconds`, and `compiled`, what Triton compiled: rows of kernel, seconds, constants. `live` is the destination,
+that input, or for returned values the place of a second reading; `snap` is filled on the caller's stream as soon as the
+call returns: on the CPU under the clock, so that what a call leaves for whoever reads its result is paid for. `missing`
+are the outputs that were not returned, or as the very input which they are written into.
 """
 
 from __future__ import annotations
@@ -106,16 +107,19 @@ def _span(span: Any) -> dict[str, Any]:
 
 
 def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
-    outputs = request["outputs"]
+    outputs, written = request["outputs"], request["written"]
     arguments = [_argument(each, memory) for each in request["inputs"]]
     targets = [memory.tensor(output["live"]) for output in outputs] if kernel.destination else []
     before, kernel.held = kernel.held, []
 
     def copied(result: object) -> copies.Copied:
-        if not kernel.destination:
-            return copies.collect(result, request, memory, before)
         copy = ctypes.memmove if kernel.caller is None else kernel.caller.copy
-        return [], [], copies.snapshot(outputs, targets, memory, copy)
+        if kernel.destination:
+            copies.snapshot([*outputs, *written], memory, copy)
+            return [], [], copies.swapped(outputs, targets, memory)
+        made = copies.collect(result, request, memory, before)
+        copies.snapshot([each for each in written if each["name"] in made[1]], memory, copy)
+        return made
 
     def after(result: object) -> Any:
         left = kernel.leftovers.take()

@@ -53,7 +53,8 @@ class Lab:
         """Run a source once on 4 x 8 floats, or what is given."""
         inputs = {"x": self.randn(4, 8)} if inputs is None else inputs
         outputs = [Output("y", (4, 8), torch.float32)] if outputs is None else outputs
-        names = {"inputs": tuple(inputs), "outputs": tuple(output.name for output in outputs)}
+        own = [output.name for output in outputs if not (destination and output.inplace)]
+        names = {"inputs": tuple(inputs), "outputs": tuple(own)}
         runner = self.build(source, destination=destination, **names)
         return runner.run(inputs, outputs, timeout=timeout, **options)
 

@@ -29,9 +29,6 @@ class FakeRunner:
         self.done.append("run")
         return SimpleNamespace(outputs={}, missing=(), violations=self.violations)
 
-    def read_input(self, name):
-        return name
-
     def settle(self):
         pass
 
