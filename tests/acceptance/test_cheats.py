@@ -15,6 +15,7 @@ MANIFEST: list[dict[str, Any]] = json.loads((CHEATS / "MANIFEST.json").read_text
 SIZES = {
     "rmsnorm_h128": ("batch_size", ("input", "weight"), (1, 7, 64, 130)),
     "gemm_n256_k128": ("M", ("A", "B"), (1, 13, 64, 200)),
+    "kv_append_s64_h4": ("num_tokens", ("k", "k_cache", "slot_mapping"), (1, 7, 33, 64)),
 }
 HAS_CARD = shutil.which("nvidia-smi") is not None
 

@@ -229,6 +229,40 @@ def test_a_side_stream_that_is_not_joined_shows(gpu, name, cache):
     assert any(caught), [kinds(result) for result in results]
 
 
+INTO_X = "S[0].wait_stream(C)\n    with torch.cuda.stream(S[0]):\n        x.mul_(2)"
+
+
+@pytest.mark.parametrize("destination", [True, False])
+@pytest.mark.parametrize("answer", ["x", "{}"])
+@pytest.mark.parametrize("cache", [None, "cold", "warm"])
+def test_a_side_stream_that_writes_into_an_input_has_to_be_joined(gpu, destination, answer, cache):
+    contents = [{"x": gpu.randn(2000, 4096)} for _ in range(8)]
+    output = [Output("new", (2000, 4096), F32, optional=True, inplace="x")]
+    for join in ("", "\n    C.wait_stream(S[0])"):
+        source = f"{STREAMS}def run(x):\n    {INTO_X}{join}\n    return {answer}\n"
+        runner = gpu.build(source, outputs=(), destination=destination)
+        results = gpu.run_many(runner, contents, output, cache=cache)
+        if not join:
+            assert any("late" in kinds(result) for result in results)
+            continue
+        for result, each in zip(results, contents, strict=True):
+            assert not result.violations
+            assert torch.equal(result.outputs["new"], each["x"] * 2)
+
+
+def test_inputs_of_another_process_in_the_same_memory_are_no_late_change(gpu):
+    first, second = (gpu.build(f"def run(x):\n    x.mul_({n})\n", outputs=()) for n in (2, 3))
+    output = [Output("new", (64, 1000), F32, inplace="x")]
+    for _ in range(3):
+        for runner, factor in ((first, 2), (second, 3)):
+            x = gpu.randn(64, 1000)
+            result = runner.run({"x": x}, output)
+            assert torch.equal(result.outputs["new"], x * factor)
+            assert not result.violations
+        assert not first.settle()
+        assert not second.settle()
+
+
 JOINED = {
     "fork_join": (
         "for s, (a, b) in zip(S, ((0, 500), (500, 1000))):\n        s.wait_stream(C)\n"

@@ -19,12 +19,25 @@ sizes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.int64])
 
 
-@given(st.lists(st.tuples(sizes, dtypes), max_size=4), st.lists(st.tuples(sizes, dtypes), max_size=3))
-def test_slots_are_aligned_apart_and_wholly_surrounded(inputs, outputs):
+@given(
+    st.lists(st.tuples(sizes, dtypes), max_size=4),
+    st.lists(st.tuples(sizes, dtypes), max_size=3),
+    st.integers(0, 4),
+    st.booleans(),
+)
+def test_slots_are_aligned_apart_and_wholly_surrounded(inputs, outputs, written, destination):
     tensors = {f"x{n}": torch.zeros(size, dtype=dtype) for n, (size, dtype) in enumerate(inputs)}
-    layout = plan(tensors, [Output(f"y{n}", size, dtype) for n, (size, dtype) in enumerate(outputs)])
-    slots = [*layout.inputs.values(), *layout.live.values(), *layout.snap.values()]
-    assert len(slots) == len(inputs) + 2 * len(outputs)
+    made = [Output(f"y{n}", size, dtype) for n, (size, dtype) in enumerate(outputs)]
+    inplace = [Output(f"z{n}", size, dtype, inplace=f"x{n}") for n, (size, dtype) in enumerate(inputs[:written])]
+    layout = plan(tensors, made + inplace, destination=destination)
+    copies = [copy for _, copy in layout.inplace.values()]
+    slots = [*layout.inputs.values(), *layout.live.values(), *layout.snap.values(), *copies]
+    assert len(slots) == len(inputs) + 2 * len(outputs) + (1 if destination else 3) * len(inplace)
+    for each in inplace:
+        place, copy = layout.inplace[each.name]
+        assert place is layout.inputs[each.inplace]
+        assert (copy.size, copy.stride, copy.dtype) == (place.size, place.stride, place.dtype)
+        assert copy.extent == place.extent
     edges = [0]
     for slot, zone in zip(slots, layout.zones, strict=False):
         assert slot.at % ALIGNMENT == 0
