@@ -29,9 +29,7 @@ def snapshot(places: Iterable[Mapping[str, Any]], memory: Memory, copy: Callable
         copy(memory.address(place["snap"]), memory.address(place["live"]), place["bytes"])
 
 
-def swapped(
-    outputs: list[dict[str, Any]], targets: list[torch.Tensor], memory: Memory
-) -> list[results.Problem]:
+def swapped(outputs: list[dict[str, Any]], targets: list[torch.Tensor], memory: Memory) -> list[results.Problem]:
     """Name the destinations that have become other tensors."""
     problems = []
     for output, target in zip(outputs, targets, strict=True):
@@ -50,10 +48,10 @@ def collect(
     if problems:
         return [], [], problems
     problems = results.check(found, outputs, memory.device)
-    for name, slot in ((each["name"], each["live"]) for each in request["written"]):
+    bad = {name for _, name, _ in problems}
+    for name, slot in ((each["name"], each["live"]) for each in request["written"] if each["name"] not in bad):
         if results.lies_in(found.get(name), slot, memory.address(slot)):
             del found[name]
-    bad = {name for _, name, _ in problems}
     held = [(each, found[each["name"]]) for each in outputs if each["name"] in found and each["name"] not in bad]
     for output, value in held:
         write(memory, output["snap"], value)

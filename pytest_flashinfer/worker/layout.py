@@ -115,9 +115,8 @@ def plan(
 ) -> Layout:
     """Lay out the inputs as they are strided, then the outputs, their snapshots and those of inputs written into.
 
-    In `destination` style an output that is written into an input has no place but that.
-
-    All lie `shift` bytes further away from `front`, which stays at its address.
+    In `destination` style an output that is written into an input has no place but that. All lie `shift` bytes further
+    away from `front`, which stays at its address.
     """
     shapes = [(name, *_shape(each)) for name, each in inputs.items()]
     own = [each for each in outputs if not (destination and each.inplace)]
