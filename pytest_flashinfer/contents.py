@@ -14,6 +14,7 @@ from pytest_flashinfer.data.constants import open_constants, shown
 from pytest_flashinfer.default_inputs import moved, tensor_shapes
 from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
+from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import variant
 from pytest_flashinfer.kept import Kept
@@ -57,22 +58,45 @@ class Contents:
             raise
         return self._shaped(Case(self.definition, axes, recipe, values, {}, workload=workload))
 
-    def varied(self, case: Case, kind: str, name: str) -> Case:
+    def varied(self, case: Case, kind: str, name: str, *, shift: bool = False) -> Case:
         """Return a case of the same sizes with other contents, which follow from `name`; kinds as in variant.py.
 
+        With `shift` index tensors are other ones for as much work, where there are some, as rearrange.py says.
         What an override made stays as it is, unless it made all: then it is asked for more.
         """
         own = self._own(case)
         if own and own >= case.values.keys():
             recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
             return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
-        keep = own | self._made
+        indices = self._rearranged(case, self.derive(f"{case.recipe.seed} {name}"), shift=True) if shift else {}
+        return self._drawn(case, kind, name, indices)
+
+    def rearranged(self, case: Case) -> Case | None:
+        """Return a case whose index tensors are other ones for as much work, where it has such.
+
+        Its other tensors have other values, but for the ends: caches that held what nobody may read are made again.
+        """
+        # Of this case alone, so that a line by which it is kept fails again whatever the run's seed is.
+        indices = self._rearranged(case, case.recipe.seed)
+        return self._drawn(case, "same_ends", "rearranged", indices) if indices else None
+
+    def _rearranged(self, case: Case, seed: int, *, shift: bool = False) -> Mapping[str, Any]:
+        """Return index tensors for as much work; none where somebody else makes tensors, who may tie others to them."""
+        others = self._own(case) | self._made
+        if any(isinstance(case.values[name], torch.Tensor) for name in others):
+            return {}
+        entries = case.workload.inputs if case.workload is not None else {}
+        stored = {name for name, source in entries.items() if source.kind == "safetensors"}
+        return rearranged(self.definition, case.axes, case.values, seed, shift=shift, stored=stored)
+
+    def _drawn(self, case: Case, kind: str, name: str, indices: Mapping[str, Any]) -> Case:
+        keep = self._own(case) | self._made
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         generator = torch.Generator(device).manual_seed(self.derive(f"{case.recipe.seed} {name}"))
 
         def make() -> Mapping[str, Any]:
             drawn = variant(case.values, self.definition, kind, generator, keep=keep)
-            return {**drawn, **self._made_again(case, name)}
+            return {**drawn, **indices, **self._made_again(case, name)}
 
         values = self._once(case.axes, case.recipe, case.workload, name, make)
         return self._shaped(case.with_values(values, name))
@@ -88,8 +112,11 @@ class Contents:
             values = self._once(case.axes, case.recipe, case.workload, "anew", make)
         except InputsError:
             return None
+        indices = [name for name, value in case.values.items() if _is_index(value)]
         alike = tensor_shapes(values) == tensor_shapes(case.values)
-        return self._shaped(case.with_values(values, "anew")) if alike else None
+        if not alike or all(torch.equal(values[name], case.values[name]) for name in indices):
+            return None
+        return self._shaped(case.with_values(values, "anew"))
 
     def derive(self, what: str) -> int:
         """Return a seed of 32 bits that follows from the run's seed and a purpose."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
 DRAWS = {"cpu": 4, "cuda": 8}  # more calls of a sampler on the same contents
+_WAYS = 4  # one case in so many has index tensors of other lengths where one call only has other ones
 LARGEST_BYTES = 1 << 30  # the inputs of cases above this size are held twice and no more
 
 
@@ -55,21 +56,27 @@ class Cases:
         first = self.contents.case(axes, recipe, None)
         if not repeat:
             return [first, *self._draws(first)]
-        other = self._anew(first) if recipe.seed % 2 else []
-        return [first, *(other or [_lent(self._alike(first), first)]), first.elsewhere(), *self._draws(first)]
+        second = self._second(first) if recipe.seed % 2 else _lent(self._alike(first), first)
+        return [first, second, first.elsewhere(), *self._draws(first)]
 
     def repeated(self, workload: Workload) -> list[Case]:
-        """Return a workload's cases: contents that look alike, fresh ones, then the first again elsewhere."""
+        """Return a workload's cases: contents that look alike, other index tensors, then the first again elsewhere.
+
+        Where they are large, one case has both other index tensors and values that look alike.
+        """
         first = self.first(workload)
         if first.nbytes > SMALL_BYTES:
-            return [first, _lent(self._alike(first), first), first.elsewhere()]
-        anew = self._anew(first)
-        kinds = tuple(kind for kind in self.kinds if not anew or kind != "fresh")  # those have fresh values as well
-        return [first, *self._variants(first, kinds), *anew, first.elsewhere(), *self._draws(first)]
+            return [first, self._second(first), first.elsewhere()]
+        anew = self.contents.anew(first)
+        kinds = tuple(kind for kind in self.kinds if anew is None or kind != "fresh")  # that has fresh values as well
+        others = [_lent(other, first) for other in (self.contents.rearranged(first), anew) if other is not None]
+        return [first, *self._variants(first, kinds), *others, first.elsewhere(), *self._draws(first)]
 
-    def _anew(self, first: Case) -> list[Case]:
-        other = self.contents.anew(first)
-        return [] if other is None else [_lent(other, first)]
+    def _second(self, first: Case) -> Case:
+        """Return a case with other index tensors, where it has any: as many as before, for some seeds other lengths."""
+        ways = (self.contents.anew, self.contents.rearranged)
+        found = (way(first) for way in (ways if first.recipe.seed % _WAYS == 1 else reversed(ways)))
+        return _lent(next((other for other in found if other is not None), None) or self._alike(first), first)
 
     def _draws(self, first: Case) -> list[Case]:
         return [first] * (self.draws if self.definition.op_type == "sampling" else 0)
@@ -88,8 +95,7 @@ class Cases:
         borrows = _all_borrow(first)
         known = first  # contents seen before, whose truth has been found
         if first.nbytes > LARGEST_BYTES or not (small or borrows):
-            other = self._alike(first)
-            other = _lent(other, first) if first.nbytes > SMALL_BYTES else other
+            other = self._second(first)
             yield from itertools.islice(itertools.cycle((other, first)), rounds)
             return
         if not small and first.nbytes <= SMALL_BYTES:
@@ -101,7 +107,10 @@ class Cases:
             if number == judged and not (small or alone):
                 yield known
                 continue
-            case = self.contents.varied(case, "fresh", f"timed {attempt} {number}")
+            # In turns, for answers may be kept by index tensors and a few values as well.
+            case = self.contents.varied(
+                case, "same_ends" if number % 2 else "fresh", f"timed {attempt} {number}", shift=number % 2 == 0
+            )
             yield replace(case, lender=first) if borrows and number != judged else case
 
     def _alike(self, first: Case) -> Case:

@@ -14,7 +14,8 @@ from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import is_float, torch_dtype
 from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.hints import comparisons
-from pytest_flashinfer.inputs.scalars import by_name, usual
+from pytest_flashinfer.inputs.scalars import by_name, fits_shapes, usual
+from pytest_flashinfer.inputs.special import special
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -42,13 +43,15 @@ def others(
 ) -> tuple[Scalar, ...]:  # fmt: skip
     """Return values that a scalar input may have besides the chosen one; none where a size or an axis decides.
 
-    They are those that workloads list, those that go with its name, and for a float those at the bounds that
-    constraints set, and just inside them.
+    They are those that workloads list, those that go with its name, those that the contract treats otherwise, and for
+    a float those at the bounds that constraints set, and just inside them.
     """
     if name in contract.axis_names or name in contract.derived or name in contract.constants:
         return ()
     first = chosen(contract, name, env)
     values = [*listed, *by_name(contract, name, usual(contract, name, env), env)]
+    if not fits_shapes(contract, name):
+        values += special(contract, name, first)
     if is_float(contract.definition.inputs[name].dtype):
         values += _at_bounds(contract, name, env)
     return tuple(v for v in _fitting(contract, name, env, values) if v != first)

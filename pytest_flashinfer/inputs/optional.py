@@ -27,7 +27,7 @@ def droppable(definition: Definition) -> frozenset[str]:
     All optional ones where the reference cannot be read.
     """
     optional = frozenset(name for name, spec in definition.inputs.items() if spec.optional)
-    function = _entry(definition) if optional else None
+    function = entry_of(definition) if optional else None
     return optional if function is None else optional & frozenset(_does_without(function))
 
 
@@ -38,13 +38,13 @@ def scratch(definition: Definition) -> frozenset[str]:
     """
     kept = {spec.param for spec in definition.outputs.values()}
     optional = frozenset(name for name, spec in definition.inputs.items() if spec.optional and name not in kept)
-    function = _entry(definition) if optional else None
+    function = entry_of(definition) if optional else None
     return frozenset() if function is None else optional & _written(function)
 
 
 def defaults(definition: Definition) -> dict[str, Any]:
     """Return the defaults of the reference's parameters that are literals."""
-    function = _entry(definition)
+    function = entry_of(definition)
     if function is None:
         return {}
     args = function.args
@@ -54,7 +54,8 @@ def defaults(definition: Definition) -> dict[str, Any]:
     return {arg.arg: value for arg, default in pairs if (value := constant(default)) is not None}
 
 
-def _entry(definition: Definition) -> Function | None:
+def entry_of(definition: Definition) -> Function | None:
+    """Return the reference's function that is called; `None` where it cannot be read."""
     tree = parse_python(definition.reference or "")
     return None if isinstance(tree, BrokenSource) else functions(tree).get(definition.entry)
 

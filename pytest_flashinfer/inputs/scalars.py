@@ -186,10 +186,16 @@ def _other_ints(contract: Contract, name: str, env: Mapping[str, Any]) -> tuple[
     if named:
         return named
     own = contract.defaults.get(name)
-    if not isinstance(own, int) or _FITS.search(name) or _base(name) in contract.axis_names:
+    if not isinstance(own, int) or fits_shapes(contract, name):
         return _of_name(contract, name)
     other = int(not own) if isinstance(own, bool) else _named_int(contract, name, spec, env)
     return (*_of_name(contract, name), other)
+
+
+def fits_shapes(contract: Contract, name: str) -> bool:
+    """Whether shapes and outputs have to fit an integer of this name."""
+    whole_number = not is_float(contract.definition.inputs[name].dtype)
+    return whole_number and (_FITS.search(name) is not None or _base(name) in contract.axis_names)
 
 
 def _of_name(contract: Contract, name: str) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ def mark(setting: Setting, name: str, ids: torch.Tensor) -> Sequence[int]:
     """
     flat = ids.view(-1)
     places = _places(setting, flat.numel())
-    values = _values(setting, name) if places else []
+    values = marks(setting, name) if places else []
     if not values:
         return ()
     at = torch.arange(places.start, places.stop) if isinstance(places, range) else torch.tensor(places)
@@ -86,7 +86,7 @@ def _named(contract: Contract, name: str) -> list[str]:
     return sorted(n for n in words & inputs.keys() if inputs[n].shape is None and re.search("ignore|pad", n))
 
 
-def _values(setting: Setting, name: str) -> list[int]:
+def marks(setting: Setting, name: str) -> list[int]:
     """Return what marks unused entries: as the role says, as a scalar says, and as a constraint with names says."""
     env = _with_scalars(setting, setting.contract.definition.inputs)
     found: list[Any] = [*setting.plan.roles[name].unused, *(env.get(n) for n in _named(setting.contract, name))]

@@ -124,3 +124,43 @@ def test_listed_integers_are_tried_where_they_do_not_follow_from_sizes():
     same, other = [[{"n": n, "window_left": w} for n, w in ((2, 5), (4, last))] for last in (5, 7)]
     assert grid_of(plain, same).scalars == {"window_left": (5,)}
     assert grid_of(plain, other).scalars == grid_of(plain, same[:1]).scalars == {}
+
+
+def branching(code, description=None, *constraints, dtype="float32"):
+    specs = {"x": tensor("n h"), "z": tensor("n h"), "knob": tensor(None, dtype, description=description)}
+    return define("branching", axes(n=None, h=8), specs, {"y": tensor("n h")}, f"def run(x, z, knob):\n    {code}\n", *constraints)
+
+
+@pytest.mark.parametrize(("code", "told", "dtype", "value"), [
+    ("return x if knob is None or knob == 0.0 else x * knob", None, "float32", 0.0),
+    ("return x if not knob else x * knob", None, "float32", 0.0),
+    ("return x * (knob or 2.0)", None, "float32", 0.0),
+    ("return x if knob <= 0 else x.clamp(max=knob)", None, "float32", 0.0),
+    ("return x.clamp(max=knob) if knob >= 0 else x", None, "float32", -1.0),
+    ("return x[:knob] if knob > -1 else x", None, "int32", -1),
+    ("return x * float(knob) if int(knob) != 3 else x", None, "int32", 3),
+    ("return x * knob", "Factor; 0 means none.", "float32", 0.0),
+    ("return x * knob", "How many are kept, -1 disables it.", "int32", -1),
+    ("return x * knob", "A bound; < 0: disabled.", "int32", -1),
+])  # fmt: skip
+def test_values_that_mean_something_of_their_own_are_drawn(code, told, dtype, value):
+    assert value in values(branching(code, told, dtype=dtype), "knob")
+
+
+@pytest.mark.parametrize(("code", "told", "rules"), [
+    ("assert knob != 0.0\n    return x", None, ()),
+    ("if knob == 0.0:\n        raise ValueError\n    return x", None, ()),
+    ("return x if knob == 0.0 else x * knob", None, ("knob > 0",)),
+    ("return x * knob", "Factor, 1.0 by default; in [0, 1].", ()),
+    ("return x if z.sum() == 0 else x * knob", None, ()),
+])  # fmt: skip
+def test_but_not_where_they_are_refused_or_mean_nothing(code, told, rules):
+    assert 0.0 not in values(branching(code, told, *rules), "knob")
+
+
+def test_nor_of_integers_that_shapes_have_to_fit():
+    definition = define(
+        "sized", axes(n=None, h=8), {"x": tensor("n h"), "group_size": tensor(None, "int32")}, {"y": tensor("n h")},
+        "def run(x, group_size):\n    return x if group_size == 0 else x * 2\n",
+    )  # fmt: skip
+    assert 0 not in values(definition, "group_size")

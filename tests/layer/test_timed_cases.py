@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from pytest_flashinfer.data.model import InputSpec, TensorSpec
 from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.making import Cases
-from tests.inputs.contracts import RAGGED
+from tests.inputs.contracts import PAGED_DECODE, RAGGED
 
 from .contracts import ROWS
 from .contracts import workload as listed
@@ -172,6 +173,10 @@ SEGMENTS = replace(listed(4, axes={"n": 4, "total": 9, "len_indptr": 5}), inputs
     "x": InputSpec("random"), "indptr": InputSpec("random"),
 })  # fmt: skip
 
+PAGES = replace(listed(6, axes={"batch": 3, "pages": 9, "num_kv_indices": 6, "len_indptr": 4}), inputs={
+    name: InputSpec("scalar", 0.25) if name == "sm_scale" else InputSpec("random") for name in PAGED_DECODE.inputs
+})  # fmt: skip
+
 
 @pytest.mark.parametrize("kinds", [FULL, FULL[:1]], ids=["full", "smoke"])
 def test_index_tensors_are_other_ones_in_one_call_on_the_same_sizes(kinds):
@@ -185,12 +190,71 @@ def test_index_tensors_are_other_ones_in_one_call_on_the_same_sizes(kinds):
 
 
 def test_so_they_are_in_every_other_drawn_case():
+    """In turns those of other lengths, and those of as much work."""
     axes = {"n": 4, "total": 9, "len_indptr": 5, "h": 8}
     drawn = [cases(FULL, RAGGED).drawn(axes, Recipe(seed)) for seed in range(4)]
-    assert ["anew" in [case.variant for case in each] for each in drawn] == [False, True] * 2
+    assert [each[1].variant for each in drawn] == ["0 same_ends", "anew", "0 same_ends", "rearranged"]
     assert [len(each) for each in drawn] == [3] * 4
     without = cases().drawn({"n": 2, "m": 1, "h": 8}, Recipe(1))
-    assert "anew" not in [case.variant for case in without]
+    assert [case.variant for case in without] == ["first", "0 same_ends", "first"]
+
+
+def test_one_call_on_the_same_sizes_has_other_ids_and_the_same_lengths():
+    """A plan may be kept by lengths, and not by the pages that they are of."""
+    first, *others = cases(FULL, PAGED_DECODE).repeated(PAGES)
+    (other,) = (case for case in others if case.variant == "rearranged")
+    assert not torch.equal(other.values["kv_indices"], first.values["kv_indices"])
+    assert Counter(other.values["kv_indptr"].diff().tolist()) == Counter(first.values["kv_indptr"].diff().tolist())
+    assert other.lender is first
+    assert "anew" in [case.variant for case in others]
+
+
+def test_where_there_are_many_bytes_one_call_has_other_index_tensors_and_values_that_look_alike(monkeypatch):
+    monkeypatch.setattr(making, "SMALL_BYTES", 1)
+    made, kinds = cases(FULL, PAGED_DECODE), set()
+    for number in range(24):
+        first, other, last = made.repeated(replace(PAGES, uuid=f"p-{number:08d}"))
+        assert not torch.equal(other.values["kv_indices"], first.values["kv_indices"])
+        assert other.lender is first
+        assert last.moved
+        same = torch.equal(other.values["kv_indptr"], first.values["kv_indptr"])
+        kinds.add((other.variant, same and other.variant == "rearranged"))
+        if other.variant == "rearranged":
+            assert torch.equal(other.values["k_cache"].flatten()[[0, -1]], first.values["k_cache"].flatten()[[0, -1]])
+    assert kinds == {("anew", False), ("rearranged", True), ("rearranged", False)}
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_timed_rounds_have_other_ids_for_as_much_work(monkeypatch, many):
+    if many:
+        monkeypatch.setattr(making, "SMALL_BYTES", 1)
+    made = cases(FULL, PAGED_DECODE)
+    first, timed = made.first(PAGES), list(made.timed(PAGES, 10))
+    ids = [tuple(case.values["kv_indices"].tolist()) for case in timed]
+    assert len(set(ids)) > 3
+    assert all(torch.equal(case.values["kv_indptr"], first.values["kv_indptr"]) for case in timed)
+    assert any(one == other for one, other in zip(ids, ids[1:], strict=False)), "a few values differ from round to round"
+    (only,) = made.timed(PAGES, 1)
+    assert not torch.equal(only.values["kv_indices"], first.values["kv_indices"])
+
+
+def test_so_has_one_of_two_contents_that_take_turns(monkeypatch):
+    monkeypatch.setattr(making, "LARGEST_BYTES", 1)
+    monkeypatch.setattr(making, "SMALL_BYTES", 1)
+    made = cases(FULL, PAGED_DECODE)
+    other, first, *_ = made.timed(PAGES, 4)
+    assert first.key == made.first(PAGES).key
+    assert other.key == made.repeated(PAGES)[1].key
+
+
+def test_tensors_of_an_override_stay_together():
+    usual = DefaultInputs(PAGED_DECODE, "cpu", None)
+
+    def override(axes, recipe, workload=None):
+        return {**usual(axes, recipe, workload), "k_cache": torch.ones(9, 4, 2, 16, dtype=torch.float16)}
+
+    item = Cases(Contents(PAGED_DECODE, override, usual, 7), FULL)
+    assert "rearranged" not in [case.variant for case in item.repeated(PAGES)]
 
 
 def test_they_follow_from_the_case_and_not_from_the_run():
