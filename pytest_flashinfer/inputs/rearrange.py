@@ -29,7 +29,6 @@ _IDS: Final = _POOLED | {"token_ids", "expert_ids", "index", "order", "positions
 _OF_SEQUENCES: Final = frozenset({"indptr", "last_page_len", "seq_lens"})
 _APART: Final = BYTE_KINDS | {"zeros", "seed"}  # integers that say nothing of sequences
 _LARGEST: Final = 1 << 22  # more rows are not listed
-_IN_ORDER: Final = 4  # without this bit of the seed sequences keep their places, where ids change
 
 Tensors = dict[str, torch.Tensor]
 
@@ -42,8 +41,8 @@ def rearranged(  # noqa: PLR0913 - inputs, what they are for, and how to change 
 
     Ids are mapped one to one onto the rows that they may point at: what is distinct, shared or unused stays so. The
     first, the middle and the last of a tensor stay, where others change; with `shift` all move by as many rows, so
-    that neighbours stay neighbours. Sequences change places where there are no ids, and without `shift` for half of
-    the seeds. Of `stored` tensors only those that point into pools change: others may belong together.
+    that neighbours stay neighbours. Where there are no ids sequences change places; else lengths stay, by which alone a
+    plan may be kept. Of `stored` tensors only those that point into pools change: others may belong together.
     """
     contract, known = contract_of(definition), {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
     plan, env = plan_of(contract), {**contract.constants, **axes}
@@ -54,9 +53,7 @@ def rearranged(  # noqa: PLR0913 - inputs, what they are for, and how to change 
         setting_for(contract, plan, env, Recipe(seed), given),
         rng=Random(f"{seed}/rearranged"),  # noqa: S311 - not for secrets
     )
-    found = _pointed(setting, _movable(setting, stored), shift=shift)
-    if not found or (not shift and seed & _IN_ORDER):
-        found |= _reordered(setting, {**given, **found}, known.keys())
+    found = _pointed(setting, _movable(setting, stored), shift=shift) or _reordered(setting, known.keys())
     changed = {name: values for name, values in found.items() if not torch.equal(values, given[name])}
     setting = replace(setting, given={**given, **changed})
     if not all(unused.hold(setting, name, values) for name, values in changed.items()):
@@ -148,25 +145,22 @@ def _looked_up(tensors: list[torch.Tensor], before: torch.Tensor, after: torch.T
     return [each.to(old.dtype) for each, old in zip(new, tensors, strict=True)]
 
 
-def _reordered(setting: Setting, tensors: Tensors, inputs: Collection[str]) -> Tensors:
+def _reordered(setting: Setting, inputs: Collection[str]) -> Tensors:
     """Return what says of sequences how long they are and where they lie, with the sequences in another order.
 
     Nothing where other index tensors say something of sequences as well.
     """
-    plan = setting.plan
+    plan, tensors = setting.plan, setting.given
     kinds = {name: role.kind for name, role in plan.roles.items() if name in inputs and not _is_plain(setting, name)}
-    own = [name for name in tensors if kinds[name] in _OF_SEQUENCES or kinds[name] == "page_table"]
-    strange = any(pointer.open for pointer in plan.pointers) or any(
-        name not in own and kind != "page_ids" for name, kind in kinds.items()
-    )
-    counts = {len(tensors[name]) - (kinds[name] == "indptr") for name in own}
-    if strange or len(counts) != 1 or any(tensors[n].dim() > 1 for n in own if kinds[n] != "page_table"):
+    counts = {len(tensors[name]) - (kinds[name] == "indptr") for name in tensors}
+    strange = any(kind not in _OF_SEQUENCES for kind in kinds.values()) or any(p.open for p in plan.pointers)
+    if strange or len(counts) != 1 or any(each.dim() > 1 for each in tensors.values()):
         return {}
     count = counts.pop()
     before, after = _circle(torch.arange(count), setting.rng)
     order = torch.empty(count, dtype=torch.int64)
     order[before] = after
-    return {name: _in_order(tensors[name], order, pointers=kinds[name] == "indptr") for name in own}
+    return {name: _in_order(tensors[name], order, pointers=kinds[name] == "indptr") for name in tensors}
 
 
 def _is_plain(setting: Setting, name: str) -> bool:

@@ -17,7 +17,6 @@ from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import case_strategy
 from tests.inputs.contracts import ALL, RAGGED, axes, call, define, finite, tensor
 
-IN_ORDER, SHUFFLED = 3, 7  # seeds with which sequences stay, or change places, beside other ids
 PAGED = define(
     "paged", axes(batch=None, len_indptr=None, n=None, pages=None, page=4, d=2),
     {"q": tensor("batch d"), "cache": tensor("pages page d"), "kv_indptr": tensor("len_indptr", "int32"),
@@ -27,7 +26,8 @@ PAGED = define(
 PAGES = {"batch": 4, "len_indptr": 5, "n": 12, "pages": 20}
 SLOTS = define(
     "slots", axes(n=None, slots=None, d=2),
-    {"pool": tensor("slots d"), "read": tensor("n", "int32", description="slot; -1 pads"), "slot_ids": tensor("n", "int32")},
+    {"pool": tensor("slots d"), "read": tensor("n", "int32", description="slot; -1 pads"),
+     "slot_ids": tensor("n", "int32")},
     {"y": tensor("n d")}, "",
 )  # fmt: skip
 SORTED = define(
@@ -36,9 +36,9 @@ SORTED = define(
 )  # fmt: skip
 
 
-def both(definition, sizes, seed=IN_ORDER, recipe=Recipe(1), **options):
-    inputs = make_inputs(definition, sizes, recipe)
-    return inputs, rearranged(definition, sizes, inputs, seed, **options)
+def both(definition, sizes, made=None, **options):
+    inputs = make_inputs(definition, sizes, Recipe(1, **(made or {})))
+    return inputs, rearranged(definition, sizes, inputs, 3, **options)
 
 
 def lengths(values):
@@ -71,18 +71,24 @@ def test_ids_point_elsewhere_one_to_one_and_lengths_stay():
     assert [i for i in range(12) if old[i] == other[i]] == [0, 6, 11], "the ends look as before"
 
 
-def test_sequences_change_places_with_their_lengths_for_other_seeds():
-    inputs, new = both(PAGED, PAGES, SHUFFLED)
-    assert new.keys() == {"kv_indices", "kv_indptr", "kv_last_page_len"}
+def test_sequences_change_places_with_all_their_lengths():
+    attention = define(
+        "ragged", axes(len_indptr=None, total_q=None, total_kv=None, d=2),
+        {"q": tensor("total_q d"), "k": tensor("total_kv d"), "qo_indptr": tensor("len_indptr", "int32"),
+         "kv_indptr": tensor("len_indptr", "int32")},
+        {"y": tensor("total_q d")}, "", "total_q == qo_indptr[-1].item()", "total_kv == kv_indptr[-1].item()",
+    )  # fmt: skip
+    inputs, new = both(attention, {"len_indptr": 6, "total_q": 11, "total_kv": 27})
+    assert new.keys() == {"qo_indptr", "kv_indptr"}
     pairs = [
-        Counter(zip(each["kv_indptr"].diff().tolist(), each["kv_last_page_len"].tolist(), strict=True))
+        Counter(zip(each["qo_indptr"].diff().tolist(), each["kv_indptr"].diff().tolist(), strict=True))
         for each in (inputs, new)
     ]
     assert pairs[0] == pairs[1]
 
 
 def test_shifted_ids_stay_neighbours_and_sequences_stay():
-    inputs, new = both(PAGED, PAGES, SHUFFLED, shift=True)
+    inputs, new = both(PAGED, PAGES, shift=True)
     assert new.keys() == {"kv_indices"}
     moved = (new["kv_indices"] - inputs["kv_indices"]) % PAGES["pages"]
     assert len(set(moved.tolist())) == 1
@@ -103,7 +109,7 @@ def test_a_single_id_points_elsewhere_too():
 
 
 def test_what_is_unused_stays_so_and_slots_of_one_pool_stay_apart():
-    inputs, new = both(SLOTS, {"n": 6, "slots": 30}, recipe=Recipe(1, structure="padded_tail"))
+    inputs, new = both(SLOTS, {"n": 6, "slots": 30}, {"structure": "padded_tail"})
     assert new.keys() == {"read", "slot_ids"}
     assert torch.equal(new["read"] < 0, inputs["read"] < 0)
     assert int((inputs["read"] < 0).sum()) > 0
@@ -119,8 +125,8 @@ def test_what_has_to_rise_and_what_has_one_choice_stays():
 
 def test_only_pools_are_pointed_at_elsewhere_by_what_is_stored():
     looked_up = define(
-        "embedding", axes(n=None, vocab_size=30, d=2), {"input_ids": tensor("n", "int32"), "weight": tensor("vocab_size d")},
-        {"y": tensor("n d")}, "",
+        "embedding", axes(n=None, vocab_size=30, d=2),
+        {"input_ids": tensor("n", "int32"), "weight": tensor("vocab_size d")}, {"y": tensor("n d")}, "",
     )  # fmt: skip
     assert both(looked_up, {"n": 6})[1].keys() == {"input_ids"}
     assert both(looked_up, {"n": 6}, stored={"input_ids"})[1] == {}
@@ -130,7 +136,8 @@ def test_only_pools_are_pointed_at_elsewhere_by_what_is_stored():
 def test_slots_beside_pages_stay_for_they_may_be_those_of_the_pages():
     append = define(
         "append", axes(batch=None, len_indptr=None, n=None, pages=None, page=4, d=2),
-        {"cache": tensor("pages page d"), "kv_indptr": tensor("len_indptr", "int32"), "kv_indices": tensor("n", "int32"),
+        {"cache": tensor("pages page d"), "kv_indptr": tensor("len_indptr", "int32"),
+         "kv_indices": tensor("n", "int32"),
          "slot_mapping": tensor("batch", "int32", description="slot of the new token")},
         {"y": tensor("batch d")}, "", "len_indptr == batch + 1", "n == kv_indptr[-1].item()",
     )  # fmt: skip
@@ -138,5 +145,5 @@ def test_slots_beside_pages_stay_for_they_may_be_those_of_the_pages():
 
 
 def test_strides_stay():
-    inputs, new = both(PAGED, PAGES, recipe=Recipe(1, layout="strided"))
+    inputs, new = both(PAGED, PAGES, {"layout": "strided"})
     assert new["kv_indices"].stride() == inputs["kv_indices"].stride()

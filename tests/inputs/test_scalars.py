@@ -128,7 +128,8 @@ def test_listed_integers_are_tried_where_they_do_not_follow_from_sizes():
 
 def branching(code, description=None, *constraints, dtype="float32"):
     specs = {"x": tensor("n h"), "z": tensor("n h"), "knob": tensor(None, dtype, description=description)}
-    return define("branching", axes(n=None, h=8), specs, {"y": tensor("n h")}, f"def run(x, z, knob):\n    {code}\n", *constraints)
+    text = f"def run(x, z, knob):\n    {code}\n"
+    return define("branching", axes(n=None, h=8), specs, {"y": tensor("n h")}, text, *constraints)
 
 
 @pytest.mark.parametrize(("code", "told", "dtype", "value"), [

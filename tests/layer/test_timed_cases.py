@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -204,7 +204,7 @@ def test_one_call_on_the_same_sizes_has_other_ids_and_the_same_lengths():
     first, *others = cases(FULL, PAGED_DECODE).repeated(PAGES)
     (other,) = (case for case in others if case.variant == "rearranged")
     assert not torch.equal(other.values["kv_indices"], first.values["kv_indices"])
-    assert Counter(other.values["kv_indptr"].diff().tolist()) == Counter(first.values["kv_indptr"].diff().tolist())
+    assert torch.equal(other.values["kv_indptr"], first.values["kv_indptr"])
     assert other.lender is first
     assert "anew" in [case.variant for case in others]
 
@@ -217,11 +217,11 @@ def test_where_there_are_many_bytes_one_call_has_other_index_tensors_and_values_
         assert not torch.equal(other.values["kv_indices"], first.values["kv_indices"])
         assert other.lender is first
         assert last.moved
-        same = torch.equal(other.values["kv_indptr"], first.values["kv_indptr"])
-        kinds.add((other.variant, same and other.variant == "rearranged"))
+        kinds.add(other.variant)
         if other.variant == "rearranged":
+            assert torch.equal(other.values["kv_indptr"], first.values["kv_indptr"])
             assert torch.equal(other.values["k_cache"].flatten()[[0, -1]], first.values["k_cache"].flatten()[[0, -1]])
-    assert kinds == {("anew", False), ("rearranged", True), ("rearranged", False)}
+    assert kinds == {"anew", "rearranged"}
 
 
 @pytest.mark.parametrize("many", [True, False])
@@ -233,7 +233,7 @@ def test_timed_rounds_have_other_ids_for_as_much_work(monkeypatch, many):
     ids = [tuple(case.values["kv_indices"].tolist()) for case in timed]
     assert len(set(ids)) > 3
     assert all(torch.equal(case.values["kv_indptr"], first.values["kv_indptr"]) for case in timed)
-    assert any(one == other for one, other in zip(ids, ids[1:], strict=False)), "a few values differ from round to round"
+    assert any(one == other for one, other in itertools.pairwise(ids)), "where a few values stay"
     (only,) = made.timed(PAGES, 1)
     assert not torch.equal(only.values["kv_indices"], first.values["kv_indices"])
 
