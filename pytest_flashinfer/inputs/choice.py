@@ -43,15 +43,14 @@ def others(
 ) -> tuple[Scalar, ...]:  # fmt: skip
     """Return values that a scalar input may have besides the chosen one; none where a size or an axis decides.
 
-    They are those that workloads list, those that go with its name, those that the contract treats otherwise, and for
+    They are those that the contract treats otherwise, those that workloads list, those that go with its name, and for
     a float those at the bounds that constraints set, and just inside them.
     """
     if name in contract.axis_names or name in contract.derived or name in contract.constants:
         return ()
     first = chosen(contract, name, env)
-    values = [*listed, *by_name(contract, name, usual(contract, name, env), env)]
-    if not fits_shapes(contract, name):
-        values += special(contract, name, first)
+    apart = () if fits_shapes(contract, name) else special(contract, name, first)
+    values = [*apart, *listed, *by_name(contract, name, usual(contract, name, env), env)]
     if is_float(contract.definition.inputs[name].dtype):
         values += _at_bounds(contract, name, env)
     return tuple(v for v in _fitting(contract, name, env, values) if v != first)

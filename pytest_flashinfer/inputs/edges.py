@@ -91,7 +91,7 @@ def _wishes(grid: Grid, layouts: Sequence[Layout]) -> Iterator[_Wish]:
     yield from _first(grid)
     yield from islice(single, 1)
     yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
-    yield from _woven(_structures(grid), _families(grid), _scalars(grid), _sizes(grid, SIZES), _absent(grid), single)
+    yield from _woven(_structures(grid), _scalars(grid), _families(grid), _sizes(grid, SIZES), _absent(grid), single)
     yield from _sizes(grid, _square(grid))
     yield from _woven(_long(grid), _families_again(grid), _sizes(grid, _past_listed(grid)))
     yield from _sizes(grid, MORE_SIZES)

@@ -165,3 +165,8 @@ def test_nor_of_integers_that_shapes_have_to_fit():
         "def run(x, group_size):\n    return x if group_size == 0 else x * 2\n",
     )  # fmt: skip
     assert 0 not in values(definition, "group_size")
+
+
+def test_where_few_cases_are_tried_a_value_of_its_own_is_among_them():
+    definition = branching("return x if knob == 0.0 else x * knob")
+    assert 0.0 in [recipe.scalars.get("knob") for _, recipe in edge_cases(definition)[:10]]
