@@ -15,7 +15,7 @@ CHEATS = Path(__file__).parent.parent / "corpus" / "cheats"
 DEFINITION = json.loads((CHEATS / "paged_sum_ps16_d64.json").read_text())
 NAME = DEFINITION["name"]
 SIZES = {"batch_size": 4, "len_indptr": 5, "num_kv_indices": 12, "num_pages": 30}
-HONEST = (CHEATS / "235_honest_paged_sum.py").read_text()
+HONEST = (CHEATS / "237_honest_paged_sum.py").read_text()
 BY_LENGTHS = (CHEATS / "112_plan_by_lengths.py").read_text()
 BY_SHAPE = (CHEATS / "110_plan_by_shape_where_large.py").read_text().replace("1 << 24", "0")
 
