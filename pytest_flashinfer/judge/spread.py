@@ -108,7 +108,7 @@ class Spread:
         found: dict[int, torch.Tensor] = {}
         for mask in self.unsure.values():
             if mask.ndim and self.plan.selects:
-                row = mask.reshape(mask.shape[0], -1).any(dim=1)
+                row = mask.unsqueeze(-1).flatten(1).any(dim=1)  # also of no rows
                 found[mask.shape[0]] = found[mask.shape[0]] | row if mask.shape[0] in found else row
         return found
 

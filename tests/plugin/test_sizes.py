@@ -149,6 +149,23 @@ def test_a_bug_is_saved_once_whatever_the_seed(tmp_path):
     assert line_of(cases[0]) != line_of(cases[1]), "the seeds differ, or this test shows nothing"
 
 
+def test_a_kernel_that_cannot_do_no_rows_is_found_also_where_the_reference_selects(tmp_path):
+    repository = Repository(tmp_path)
+    routing = (
+        "import torch\n\n\ndef run(x):\n    found = torch.topk(torch.softmax(x, -1), 2, dim=-1)\n"
+        "    return found.values, found.indices.to(torch.int32)\n"
+    )
+    axes = {"n": {"type": "var"}, "h": {"type": "const", "value": 8}, "k": {"type": "const", "value": 2}}
+    outputs = {"w": {"shape": ["n", "k"], "dtype": "float32"}, "ids": {"shape": ["n", "k"], "dtype": "int32"}}
+    inputs = {"x": {"shape": ["n", "h"], "dtype": "float32"}}
+    repository.define(axes=axes, inputs=inputs, outputs=outputs, reference=routing)
+    repository.solve("good", routing)
+    repository.solve("raises", routing.replace("    found", "    assert len(x)\n    found"))
+    done = repository.run(*SIZES)
+    assert done.outcomes() == {"test_sizes[good]": "passed", "test_sizes[raises]": "failure"}
+    assert sizes_of(done["test_sizes[raises]"]) == {"n": 0}
+
+
 @pytest.mark.parametrize("examples", [1, 7])
 def test_no_more_examples_than_asked_for(tmp_path, examples):
     done = repository_of(tmp_path, "good").run(*SIZES, f"--fib-examples={examples}")
