@@ -6,7 +6,7 @@ import ast
 import operator
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.vocabulary import FUNCTIONS, MATH, MODULES, ConstraintError
+from pytest_flashinfer.data.vocabulary import FUNCTIONS, MAKERS, MATH, MODULES, ConstraintError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -82,6 +82,8 @@ def _call(walk: _Walk, node: Any) -> Any:
         return result
     attr = node.func.attr
     if isinstance(node.func.value, ast.Name) and node.func.value.id in MODULES - walk.env.keys():
+        if attr in MAKERS:
+            return MAKERS[attr](*args, **kwargs)
         return MATH[attr](*args) if node.func.value.id == "math" else getattr(args[0], attr)(*args[1:], **kwargs)
     owner = walk.value(node.func.value)
     if isinstance(owner, (int, float)):  # a Python scalar where a 0-d tensor may stand as well

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 MAX_NODES = 500
 MAX_DEPTH = 40
 MAX_RANGE = 100_000
+MAX_ARANGE = 1 << 24
 MODULES = frozenset({"torch", "math"})
 COUNTS = ("flops", "bytes")  # keys of a definition: what a call has to do, as expressions like those of constraints
 METHODS = frozenset((
@@ -19,7 +20,7 @@ METHODS = frozenset((
     "long", "int", "float", "double", "bool", "abs", "tolist", "diff", "flatten", "cpu", "isfinite", "isnan", "isinf",
     "argmax", "argmin", "ceil", "floor",
 ))  # fmt: skip
-ATTRIBUTES = frozenset({"shape", "dtype", "ndim"})
+ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device"})
 TORCH_FUNCTIONS = METHODS - {"item", "size", "dim", "long", "int", "float", "double", "bool", "tolist", "cpu"}
 _NODES = (
     ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.Slice, ast.IfExp,
@@ -77,6 +78,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "range": _range, "sorted": _collected(sorted), "set": _collected(set), "tuple": _collected(tuple),
     "list": _collected(list), "ceil": math.ceil, "floor": math.floor, "cdiv": _cdiv, "ceil_div": _cdiv,
 }  # fmt: skip
+
+
+def _arange(*args: Any, device: Any = None, dtype: str | None = None) -> Any:
+    """Make a tensor of whole numbers, of no more than a call may take: `dtype` is a name, as texts stand for them."""
+    import torch
+
+    if len(range(*args)) > MAX_ARANGE:
+        raise ConstraintError(f"torch.arange of more than {MAX_ARANGE} numbers")
+    return torch.arange(*args, device=device, dtype=None if dtype is None else getattr(torch, dtype))
+
+
+MAKERS: dict[str, Callable[..., Any]] = {"arange": _arange}  # of `torch`, which make tensors of no others
 MATH = {name: getattr(math, name) for name in ("ceil", "floor", "gcd", "lcm", "log2", "sqrt", "isqrt", "inf")}
 
 
@@ -112,7 +125,7 @@ def _check_call(node: ast.Call) -> None:
             raise UnsupportedError(f"function {node.func.id}() is not known here")
     elif isinstance(node.func, ast.Attribute):
         of = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
-        known = TORCH_FUNCTIONS if of == "torch" else MATH if of == "math" else METHODS
+        known = TORCH_FUNCTIONS | MAKERS.keys() if of == "torch" else MATH if of == "math" else METHODS
         if node.func.attr not in known:
             raise UnsupportedError(f"function {of or ''}.{node.func.attr}() is not known here")
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.inputs import choice, layout, scalars
+from pytest_flashinfer.inputs import choice, elements, layout, scalars
 from pytest_flashinfer.inputs.axes import shape_of, solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
@@ -84,6 +84,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     wishes = {n: v for n, v in recipe.scalars.items() if n in definition.inputs and n not in making.fixed}
     making.env.update(choice.wished(contract, wishes, making.env))
     _make(making)
+    _mend(making)
     _check(making)
     _lay_out(making)
     return {name: making.made[name] for name in definition.inputs}
@@ -196,6 +197,13 @@ def _env(making: _Making) -> dict[str, Any]:
         else:
             making.env[name] = value if value.is_floating_point() else value.to("cpu")
     return making.env
+
+
+def _mend(making: _Making) -> None:
+    """Put elements right that are beyond what constraints allow, of what was drawn."""
+    env, drawn = _env(making), making.made.keys() - making.fixed.keys()
+    for name in elements.mend(making.contract, making.plan, env, drawn):
+        making.made[name].copy_(env[name])
 
 
 def _check(making: _Making) -> None:

@@ -58,6 +58,15 @@ def comparisons(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast
             yield from _both_ways(node)
 
 
+def demanded(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
+    """Yield the comparisons that have to hold, all of them and for every element, as `comparisons` does."""
+    node = _strip(tree)
+    if isinstance(node, ast.Compare):
+        yield from _both_ways(node)
+    for part in _parts(node, ast.And, ast.BitAnd):
+        yield from demanded(part)
+
+
 def _both_ways(node: ast.Compare) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
     sides = [_strip(side) for side in (node.left, *node.comparators)]
     for left, op, right in zip(sides, node.ops, sides[1:], strict=False):

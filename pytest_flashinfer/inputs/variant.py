@@ -12,6 +12,7 @@ from pytest_flashinfer.inputs.axes import shape_of
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float
+from pytest_flashinfer.inputs.elements import mend
 from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.plan import plan_of
@@ -61,6 +62,8 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
         for name, old in inputs.items():
             if changed[name] is not old:
                 _copy_ends(changed[name], old, rows=plan.roles[name].kind in ROTARY)
+    drawn = {name for name, value in changed.items() if value is not inputs[name]}
+    mend(contract, plan, {**_sizes(contract, inputs), **changed}, drawn)
     return changed
 
 
@@ -70,14 +73,20 @@ def _drawn(  # noqa: PLR0913, PLR0917 - one tensor in all its parts
     source, role = Source(seed, old.device), plan.roles[name]
     if role.kind in BYTE_KINDS:
         return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name))
-    sizes = dict(contract.constants)
-    for other, dims in contract.definition.inputs.items():
-        if other == name and dims.shape:
-            sizes.update({axis: n for axis, n in zip(dims.shape, old.shape, strict=False) if axis in contract.sizes})
-    fan_in = shape_of((role.axis,), sizes)[0] if role.axis is not None else None
+    fan_in = shape_of((role.axis,), _sizes(contract, {name: old}))[0] if role.axis is not None else None
     special = recipe.family in SPECIAL and name not in not_finite(plan)
     want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base)
     return float_tensor(want, "normal" if special else recipe.family, source)
+
+
+def _sizes(contract: Contract, inputs: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes of axes that the shapes of these inputs show."""
+    sizes = dict(contract.constants)
+    for name, value in inputs.items():
+        shape = contract.definition.inputs[name].shape
+        if isinstance(value, torch.Tensor) and shape:
+            sizes.update({axis: n for axis, n in zip(shape, value.shape, strict=False) if axis in contract.sizes})
+    return sizes
 
 
 def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:
