@@ -23,6 +23,7 @@ from pytest_flashinfer.judging import Failed, Record
 from pytest_flashinfer.pace import Pace
 from pytest_flashinfer.scope import elements
 from pytest_flashinfer.search import Drawn, Outcome, Search, database_key
+from pytest_flashinfer.unjudged import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,10 +84,11 @@ class SizeSearch:
     def run(self, check: CaseCheck) -> None:
         """Search for a case in which `check` raises Failed; raises that of the smallest one found.
 
-        A case whose inputs cannot be made, or which the reference itself cannot do, is not a case. Where calls are
-        slow, most cases are called once only: another size tells more than another call.
+        A case whose inputs cannot be made, or which the reference itself cannot do, is not a case: where hardly any
+        other is left, the item is skipped. Where calls are slow, most cases are called once only: another size tells
+        more than another call.
         """
-        skipped: list[Exception] = []
+        tally = Tally(self.definition)
         pace = Pace(self.large)
         known = len(self.solution.compiled)
         waited = self.solution.waited, self.reference.native_seconds
@@ -96,7 +98,7 @@ class SizeSearch:
             pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
         try:
             with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
-                found = self._search(lambda drawn: self._tried(check, drawn, pace, skipped)).run()
+                found = self._search(lambda drawn: self._tried(check, drawn, pace, tally)).run()
         except Unsatisfiable as error:
             pytest.skip(str(error))
         finally:
@@ -110,18 +112,19 @@ class SizeSearch:
         own = self.solution.waited - waited[0] - compiling.spent(compiled, pace.seconds)
         if self._says_little(found):
             self._refuse_slow(found, pace, own, self.reference.native_seconds - waited[1])
-        if skipped and len(skipped) == found.tried:
-            pytest.skip(f"no case could be judged; the last: {skipped[-1]}")
-        self._warn_of_little(found, skipped)
+        if (text := tally.too_little(found.tried)) is not None:
+            pytest.skip(text)
+        self._warn_of_little(found, tally)
 
-    def _tried(self, check: CaseCheck, drawn: Drawn, pace: Pace, skipped: list[Exception]) -> Failed | None:
-        """Return how a case failed, if it did; why it could not be judged is added to `skipped`."""
+    def _tried(self, check: CaseCheck, drawn: Drawn, pace: Pace, tally: Tally) -> Failed | None:
+        """Return how a case failed, if it did; `tally` counts what could be judged and what not."""
         self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
         try:
             with pace:
                 check(*drawn, repeat=pace.repeat)
+            tally.judged(drawn[0])
         except (InputsError, ReferenceFailed) as error:
-            skipped.append(error)
+            tally.errors.append(error)
         except Failed as failed:
             if failed.case is None:
                 raise  # it was not called at all: it does not build
@@ -129,12 +132,10 @@ class SizeSearch:
             return failed
         return None
 
-    def _warn_of_little(self, found: Outcome, skipped: Sequence[Exception]) -> None:
+    def _warn_of_little(self, found: Outcome, tally: Tally) -> None:
         """Say where a pass stands on little: most cases could not be judged, or time was up after a few."""
-        text = ""
-        if skipped and 2 * len(skipped) >= found.tried:
-            text = f"{len(skipped)} of {found.tried} cases could not be judged; the last: {skipped[-1]}"
-        elif self._says_little(found):
+        text = tally.warning(found.tried)
+        if text is None and self._says_little(found):
             text = f"only {found.tried} cases in {self.options.seconds:g} s: give it more with --fib-seconds"
         if text:
             self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))

@@ -19,7 +19,7 @@ from pytest_flashinfer.data.load import load_workloads
 from pytest_flashinfer.data.model import Axis, InputSpec
 from pytest_flashinfer.data.workload_rules import check_workloads
 from pytest_flashinfer.inputs.axes import solve_axes
-from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.line import workload_line
 from pytest_flashinfer.inputs.recipe import Recipe
@@ -274,8 +274,35 @@ def test_where_no_case_could_be_judged_the_item_is_skipped(error):
     def check(axes, recipe, *, repeat):
         raise error
 
-    with pytest.raises(pytest.skip.Exception, match=f"no case could be judged; the last: .*{error}"):
+    with pytest.raises(pytest.skip.Exception, match=f"no case could be judged; most often: .*{error}"):
         search().run(check)
+
+
+def test_cases_without_elements_are_no_pass():
+    def check(axes, recipe, *, repeat):
+        if axes["n"]:
+            raise ReferenceFailed("the reference: odd")
+
+    with pytest.raises(pytest.skip.Exception, match=r"only cases without elements could be judged, \d+ of .*: odd"):
+        search().run(check)
+
+
+@pytest.mark.parametrize(("drawn", "ends"), [(2, pytest.skip.Exception), (3, None)])
+def test_where_hardly_a_case_could_be_drawn_the_usual_constraint_is_named(drawn, ends):
+    calls = []
+
+    def check(axes, recipe, *, repeat):
+        calls.append(axes)
+        if len(calls) == 10:
+            raise Unsatisfiable("z < 1", "it fails now and then")
+        if len(calls) > drawn:
+            raise Unsatisfiable("(x == y).all()", "no rule")
+
+    item = Item()
+    text = r"cases could .*be judged; most often: constraint `\(x == y\).all\(\)` .* an `inputs` fixture"
+    with pytest.raises(ends, match=f"only 2 of 30 {text}") if ends else contextlib.nullcontext():
+        search(item=item).run(check)
+    assert bool(ends) or [re.search(f"27 of 30 {text}", each) is not None for each in item.warnings] == [True]
 
 
 def test_one_case_that_could_be_judged_is_enough():
@@ -286,7 +313,7 @@ def test_one_case_that_could_be_judged_is_enough():
     item = Item()
     search(item=item).run(check)
     [warning] = item.warnings
-    assert re.search(r"test_sizes\[s\]: \d+ of \d+ cases could not be judged; the last: .*odd", warning)
+    assert re.search(r"test_sizes\[s\]: \d+ of \d+ cases could not be judged; most often: .*odd", warning)
 
 
 def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):

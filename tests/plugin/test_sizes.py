@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from itertools import groupby
 
@@ -164,6 +165,15 @@ def test_a_kernel_that_cannot_do_no_rows_is_found_also_where_the_reference_selec
     done = repository.run(*SIZES)
     assert done.outcomes() == {"test_sizes[good]": "passed", "test_sizes[raises]": "failure"}
     assert sizes_of(done["test_sizes[raises]"]) == {"n": 0}
+
+
+def test_where_only_no_rows_meet_a_constraint_nothing_passes(tmp_path):
+    repository = Repository(tmp_path)
+    repository.define(constraints=["x.sum() == 1000 * n"])
+    repository.solve("wrong", "def run(x, w):\n    return x * (w + len(x))\n")
+    case = repository.run(*SIZES)["test_sizes[wrong]"]
+    assert case.outcome == "skipped"
+    assert re.search("only cases without elements .*: constraint `x.sum.*supply the inputs with an", case.message)
 
 
 @pytest.mark.parametrize("examples", [1, 7])
