@@ -66,7 +66,8 @@ class _Capture(Mode):  # type: ignore[no-untyped-call]
             code = (len(self.draws) + self.shift) % rows.shape[1]
             made.append(_Draw(row.detach().clone(), code))
             self.draws.append(made[-1])
-        codes = torch.tensor([draw.code for draw in made], device=weights.device).reshape(*weights.shape[:-1], 1)
+        codes = torch.tensor([draw.code for draw in made], dtype=torch.int64, device=weights.device)
+        codes = codes.reshape(*weights.shape[:-1], 1)
         self._codes.append(_Codes(codes, made))
         return codes
 

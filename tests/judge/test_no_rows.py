@@ -10,6 +10,7 @@ import torch
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.floats import name_of
+from pytest_flashinfer.judge.sampling import compare_samples
 from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.topk import compare_topk
 from pytest_flashinfer.judge.truth import OutputSpec, inadmissible
@@ -70,3 +71,13 @@ def test_no_elements_have_a_truth_by_which_none_is_right(
         assert compare(value, output).ok
         if value.dtype is torch.int32:
             assert all(compare_topk(value, output, {"x": x}, ranked=ranked).ok for ranked in (False, True))
+
+
+def test_a_sampler_of_no_rows_may_look_its_draws_up() -> None:
+    def sampled(probs: torch.Tensor) -> torch.Tensor:
+        ordered = torch.sort(probs, dim=-1, descending=True)
+        return ordered.indices[torch.arange(len(probs)), torch.multinomial(ordered.values, 1)[:, 0]].int()
+
+    specs = {"ids": OutputSpec("int32", (0,))}
+    truth = evaluate(sampled, {"probs": torch.empty(0, 8)}, specs, sampling=True)
+    assert compare_samples(torch.empty(0, dtype=torch.int32), truth.outputs["ids"]).ok
