@@ -208,8 +208,9 @@ def _ends(op: type[ast.cmpop], value: torch.Tensor, dtype: torch.dtype) -> tuple
 
 def _inside(low: torch.Tensor, high: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a range of floats that begins and ends a step inside another one."""
-    unit, room = 2 * torch.finfo(dtype).eps, (high - low) / 8
-    steps = [torch.minimum(unit * torch.where(end == 0, 1.0, end.abs()), room) for end in (low, high)]
+    unit = 2 * torch.finfo(dtype).eps
+    small = ((high - low) / 8).clamp_max(unit)  # beside zero
+    steps = [torch.maximum(small, unit * end.abs()) for end in (low, high)]
     return torch.where(low.isinf(), low, low + steps[0]), torch.where(high.isinf(), high, high - steps[1])
 
 
