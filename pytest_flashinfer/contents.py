@@ -16,7 +16,7 @@ from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
 from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.variant import variant
+from pytest_flashinfer.inputs.variant import breaks, variant
 from pytest_flashinfer.kept import Kept
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
@@ -95,8 +95,10 @@ class Contents:
         generator = torch.Generator(device).manual_seed(self.derive(f"{case.recipe.seed} {name}"))
 
         def make() -> Mapping[str, Any]:
-            drawn = variant(case.values, self.definition, kind, generator, keep=keep)
-            return {**drawn, **indices, **self._made_again(case, name)}
+            drawn = variant(case.values, self.definition, case.axes, kind, generator, keep=keep)
+            others = {**indices, **self._made_again(case, name)}
+            whole = {**drawn, **others}
+            return drawn if others and breaks(case.values, whole, self.definition, case.axes) else whole
 
         values = self._once(case.axes, case.recipe, case.workload, name, make)
         return self._shaped(case.with_values(values, name))

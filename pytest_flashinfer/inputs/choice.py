@@ -14,6 +14,7 @@ from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import is_float, torch_dtype
 from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.hints import comparisons
+from pytest_flashinfer.inputs.limits import just_inside
 from pytest_flashinfer.inputs.scalars import by_name, fits_shapes, usual
 from pytest_flashinfer.inputs.special import special
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.recipe import Scalar
 
-_STEP: Final = {"bfloat16": 2.0**-7}  # how far from a bound is just inside it: a step that the dtype can tell
-_FINE: Final = 2.0**-10
 _PLAIN: Final = (1.0, 0.5, 2.0, 0.1, 0.0, -1.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # where nothing else fits
 
 
@@ -132,11 +131,10 @@ def _at_bounds(contract: Contract, name: str, env: Mapping[str, Any]) -> Iterato
     if lower and upper:
         yield max(lower) + span / 2
     is_whole = not is_float(contract.definition.inputs[name].dtype)
-    fine = _STEP.get(contract.dtype(name), _FINE)
     for bounds, sign in ((lower, 1), (upper, -1)):
         for bound in bounds:
             yield bound
-            yield bound + sign * (1 if is_whole else fine * min(max(1.0, abs(bound)), abs(span)))
+            yield bound + sign if is_whole else just_inside(contract.dtype(name), bound, sign, span)
 
 
 def _numbers(tree: ast.expr, env: Mapping[str, Any]) -> list[float]:

@@ -10,20 +10,29 @@ from pytest_flashinfer.inputs.dtypes import BYTES
 
 BYTE_KINDS: Final = frozenset({"bytes", "fused_bytes", "e8m0"})
 _EXPONENTS: Final = (122, 129)  # 2**-5 to 2**1
+_LAST: Final = (1 << 63) - 2  # that can be drawn
 
 
-def content_bytes(kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+def content_bytes(  # noqa: PLR0913, PLR0917 - one tensor in all its parts
+    kind: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator,
+    least: int | None = None, most: int | None = None,
+) -> torch.Tensor:  # fmt: skip
     """Return a contiguous tensor of `dtype` on the generator's device whose bytes are such content.
 
-    `bytes`: any. `e8m0`: exponents of scales about 1. `fused_bytes`: small as 8-bit floats and as exponents, and every
-    four of them a float32 between 1/8 and 2, for rows that hold values and their scales.
+    Values are from `least` to `most`, where those are given. `bytes`: any. `e8m0`: exponents of scales about 1.
+    `fused_bytes`: small as 8-bit floats and as exponents, and every four of them a float32 between 1/8 and 2, for rows
+    that hold values and their scales.
     """
     plain = torch.uint8 if dtype in BYTES else dtype
+    bounded, ends = (least, most) != (None, None) and dtype not in BYTES, torch.iinfo(plain)
+    low, high = max(ends.min, -_LAST if least is None else least), min(ends.max, _LAST if most is None else most)
+    if kind == "bytes" and bounded:
+        drawn = torch.randint(low, max(low, high) + 1, shape, generator=generator, device=generator.device)
+        return drawn.to(dtype)
     out = torch.empty(shape, dtype=plain, device=generator.device)
-    low, high = _EXPONENTS if kind == "e8m0" else (0, 256)
     flat = out.view(-1).view(torch.uint8)
-    flat.random_(low, high, generator=generator)
+    flat.random_(*(_EXPONENTS if kind == "e8m0" else (0, 256)), generator=generator)
     if kind == "fused_bytes":
         flat &= 0xBF  # below 2 as float8_e4m3fn, far from infinity as an exponent
         flat[3::4] = 0x3E + (flat[3::4] & 1)
-    return out.view(dtype)
+    return out.clamp_(low, max(low, high)) if bounded else out.view(dtype)

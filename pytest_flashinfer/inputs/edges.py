@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import chain, islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
-from pytest_flashinfer.inputs.sequences import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

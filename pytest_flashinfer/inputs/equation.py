@@ -23,6 +23,16 @@ def whole(value: object) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
+def size(tree: ast.expr | None, env: Mapping[str, Any]) -> int | None:
+    """Return the whole number that a tree gives, or `None` where something in it is not known."""
+    if tree is None:
+        return None
+    try:
+        return whole(run(tree, env))
+    except ConstraintError:
+        return None
+
+
 def invert(rule: Rule, unknown: str, env: Mapping[str, Any]) -> int | str | None:
     """Return the least value >= 0 of `unknown` that makes both sides of `rule` equal, or `None`.
 

@@ -25,6 +25,7 @@ class Facts:
     """`totals`: where a tensor ends; `rising`: tensors that never fall; `longest`: the longest segment allowed.
 
     `others`: what an element may equal instead of lying within the bounds, as -100 in `(x == -100) | (x >= 0)`.
+    `compared`: what bounds are made of, the operator with the right side: those of floats have no next number.
     """
 
     totals: dict[str, ast.expr] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class Facts:
     bounds: dict[str, Bound] = field(default_factory=dict)
     longest: dict[str, ast.expr] = field(default_factory=dict)
     others: dict[str, list[ast.expr]] = field(default_factory=dict)
+    compared: dict[str, list[tuple[type[ast.cmpop], ast.expr]]] = field(default_factory=dict)
 
 
 def constant(node: ast.expr) -> Any:
@@ -76,11 +78,11 @@ def _both_ways(node: ast.Compare) -> Iterator[tuple[ast.expr, type[ast.cmpop], a
 
 
 def _strip(node: ast.expr) -> ast.expr:
-    """Take off what does not change the value: `int(...)`, `bool(...)`, `.item()`, `.all()`, `.long()`, `torch.all`."""
+    """Take off what does not change the value: `int(...)`, `.item()`, `.all()`, `.long()`, `.float()`, `torch.all`."""
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id in {"int", "bool", "float", "all"} and len(node.args) == 1:
             node = node.args[0]
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in {"item", "all", "long", "int", "cpu"}:
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in {"item", "all", "long", "int", "float", "cpu"}:
             module = isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"
             if module and len(node.args) != 1:
                 break
@@ -160,6 +162,7 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
         below = equal or (what in {"all", "min"} and op in {ast.GtE, ast.Gt})
         if above or below:
             facts.bounds[name] = Bound(bound.lower + end * below, bound.upper + end * above)
+            facts.compared.setdefault(name, []).append((op, right))
 
 
 def _shifted(tree: ast.expr, op: type[ast.cmpop]) -> ast.expr:

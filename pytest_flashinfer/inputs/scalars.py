@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_flashinfer.data.constraints import ConstraintError, evaluate_integer
 from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, canonical, is_float
-from pytest_flashinfer.inputs.equation import whole
+from pytest_flashinfer.inputs.equation import size, whole
 from pytest_flashinfer.inputs.hints import constant
-from pytest_flashinfer.inputs.sequences import size
 from pytest_flashinfer.inputs.subject import NAMES, find_axis
 from pytest_flashinfer.inputs.told import modes
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs import lengths, queries
-from pytest_flashinfer.inputs.equation import whole
+from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import AxisConflict
+from pytest_flashinfer.inputs.limits import limits
 from pytest_flashinfer.inputs.partition import floored, partition
 
 if TYPE_CHECKING:
@@ -48,12 +47,7 @@ class Setting:
 
     def limits(self, name: str) -> tuple[int | None, int | None]:
         """Return the least and the greatest value that constraints allow in a tensor."""
-        bound = self.contract.reading.facts.bounds.get(name)
-        if bound is None:
-            return None, None
-        lower = [n for tree in bound.lower if (n := self.size(tree)) is not None]
-        upper = [n for tree in bound.upper if (n := self.size(tree)) is not None]
-        return max(lower, default=None), min(upper, default=None)
+        return limits(self.contract, name, self.env)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an input whose sizes are all known."""
@@ -71,16 +65,6 @@ class Sequences:
     kv: list[int] | None = None
     q: list[int] | None = None
     segments: dict[str, list[int]] = field(default_factory=dict)
-
-
-def size(tree: ast.expr | None, env: Mapping[str, Any]) -> int | None:
-    """Return the whole number that a tree gives, or `None` where something in it is not known."""
-    if tree is None:
-        return None
-    try:
-        return whole(run(tree, env))
-    except ConstraintError:
-        return None
 
 
 def lengths_of(pointers: torch.Tensor, end: int | None = None) -> list[int]:

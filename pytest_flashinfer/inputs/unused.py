@@ -10,7 +10,7 @@ import torch
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.inputs import scalars
 from pytest_flashinfer.inputs.dtypes import torch_dtype
-from pytest_flashinfer.inputs.sequences import size
+from pytest_flashinfer.inputs.equation import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

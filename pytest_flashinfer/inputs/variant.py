@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pytest_flashinfer.inputs import layout
-from pytest_flashinfer.inputs.axes import shape_of
+from pytest_flashinfer.inputs.axes import shape_of, solve
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.elements import mend
 from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.float_roles import ROTARY
+from pytest_flashinfer.inputs.limits import limits, readable, within
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.stale import poison
@@ -25,68 +27,125 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.plan import Plan
 
 KINDS: tuple[str, ...] = ("fresh", "same_ends", "permuted")
-_TRIES = 16
+_SWAPS = 16  # tries to find two unequal elements
+_TRIES = 4  # contents that are drawn before those that break a constraint stay as they were
+
+
+@dataclass(frozen=True, slots=True)
+class _Changing:
+    """What new contents of `names` are made from: the old inputs, and the sizes and scalars that limits speak of."""
+
+    contract: Contract
+    plan: Plan
+    recipe: Recipe
+    inputs: Mapping[str, Any]
+    names: tuple[str, ...]
+    env: Mapping[str, Any]
 
 
 def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change them
-    inputs: Mapping[str, Any], definition: Definition, kind: str, generator: torch.Generator, *,
-    recipe: Recipe | None = None, keep: Collection[str] = (),
+    inputs: Mapping[str, Any], definition: Definition, axes: Mapping[str, int], kind: str, generator: torch.Generator,
+    *, recipe: Recipe | None = None, keep: Collection[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return inputs like `inputs` with other values; index tensors, scalars and strides stay, as do those in `keep`.
 
     `fresh`: drawn anew, by the family of `recipe` where one is given. `same_ends`: drawn anew, but equal to before
     in the first, the middle and the last element of every tensor. `permuted`: in every tensor two unequal elements of
     one row change places, so that sums and sets of values stay. A table of cosines and sines stays one: it is drawn
-    anew instead, and whole rows of it are equal to before. Raises ValueError for another kind.
+    anew instead, and whole rows of it are equal to before. They satisfy each constraint that `inputs` satisfy; what
+    cannot be changed so in a few tries stays as it is. Raises ValueError for another kind.
     """
     if kind not in KINDS:
         raise ValueError(f"variant {kind!r} is none of {', '.join(KINDS)}")
     contract = contract_of(definition)
-    plan, recipe = plan_of(contract), recipe or Recipe(0)
-    seed = int(torch.randint(1 << 31, (1,), generator=generator, device=generator.device))
-    changed = dict(inputs)
-    for name, old in inputs.items():
-        role = plan.roles.get(name)
-        if name in keep or role is None or not isinstance(old, torch.Tensor) or not old.dim() or not old.numel():
-            continue
-        if role.kind in BYTE_KINDS or (is_float(contract.dtype(name)) and role.kind != "zeros"):
-            permuted = kind == "permuted" and role.kind not in ROTARY
-            new = _permuted(old, f"{seed}/{name}") if permuted else _drawn(contract, plan, name, old, recipe, seed)
-            changed[name] = layout.like(old, new)
-    if kind != "permuted":
-        poison(plan, {name: value for name, value in changed.items() if name not in keep}, recipe.structure)
-    if kind == "same_ends":
-        for name, old in inputs.items():
-            if changed[name] is not old:
-                _copy_ends(changed[name], old, rows=plan.roles[name].kind in ROTARY)
-    drawn = {name for name, value in changed.items() if value is not inputs[name]}
-    mend(contract, plan, {**_sizes(contract, inputs), **changed}, drawn)
+    plan = plan_of(contract)
+    names = tuple(name for name, old in inputs.items() if name not in keep and _varies(contract, plan, name, old))
+    changing = _Changing(contract, plan, recipe or Recipe(0), inputs, names, _numbers(contract, axes, inputs))
+    for _ in range(_TRIES):
+        changed = _changed(changing, kind, generator)
+        broken = _broken(changing, changed)
+        if not broken:
+            return changed
+    while broken:
+        _put_back(changing, changed, frozenset().union(*(rule.names for rule in broken)))
+        broken = _broken(changing, changed)
     return changed
 
 
-def _drawn(  # noqa: PLR0913, PLR0917 - one tensor in all its parts
-    contract: Contract, plan: Plan, name: str, old: torch.Tensor, recipe: Recipe, seed: int
-) -> torch.Tensor:
-    source, role = Source(seed, old.device), plan.roles[name]
+def breaks(
+    before: Mapping[str, Any], after: Mapping[str, Any], definition: Definition, axes: Mapping[str, int]
+) -> bool:
+    """Say whether inputs break a constraint that others, from which they were made, satisfy."""
+    contract = contract_of(definition)
+    names = tuple(name for name, value in after.items() if value is not before[name])
+    env = _numbers(contract, axes, after)
+    return bool(_broken(_Changing(contract, plan_of(contract), Recipe(0), before, names, env), after))
+
+
+def _numbers(contract: Contract, axes: Mapping[str, int], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all sizes, and the scalars among the inputs."""
+    scalars = {n: v for n, v in inputs.items() if not (isinstance(v, torch.Tensor) and v.dim())}
+    return {**solve(contract, axes), **{n: v.item() if isinstance(v, torch.Tensor) else v for n, v in scalars.items()}}
+
+
+def _varies(contract: Contract, plan: Plan, name: str, old: Any) -> bool:
+    role = plan.roles.get(name)
+    if role is None or not isinstance(old, torch.Tensor) or not old.dim() or not old.numel():
+        return False
+    return role.kind in BYTE_KINDS or (is_float(contract.dtype(name)) and role.kind != "zeros")
+
+
+def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict[str, Any]:
+    """Return inputs with other contents, which constraints between tensors may still forbid."""
+    inputs, plan = changing.inputs, changing.plan
+    seed = int(torch.randint(1 << 31, (1,), generator=generator, device=generator.device))
+    new = {}
+    for name in changing.names:
+        permuted = kind == "permuted" and plan.roles[name].kind not in ROTARY
+        made = _permuted(inputs[name], f"{seed}/{name}") if permuted else _drawn(changing, name, seed)
+        new[name] = layout.like(inputs[name], made)
+    changed = {**inputs, **new}
+    if kind != "permuted":
+        unchanged = {name for name in inputs if name not in new and name in plan.caches}
+        poison(plan, {n: v for n, v in changed.items() if n not in unchanged}, changing.recipe.structure)
+    if kind == "same_ends":
+        for name, values in new.items():
+            _copy_ends(values, inputs[name], rows=plan.roles[name].kind in ROTARY)
+    mend(changing.contract, plan, {**changing.env, **changed}, set(new))
+    return changed
+
+
+def _broken(changing: _Changing, changed: Mapping[str, Any]) -> list[Rule]:
+    """Return the constraints that the new contents break, and that the old ones do not."""
+    rules = [rule for rule in changing.contract.reading.data if not rule.names.isdisjoint(changing.names)]
+    read = frozenset[str]().union(*(rule.names for rule in rules)) & changed.keys()
+    new = {**changing.env, **readable({name: changed[name] for name in read})}
+    failing = [rule for rule in rules if rule.fails(new)]
+    old = {**changing.env, **readable({name: changing.inputs[name] for name in read if failing})}
+    return [rule for rule in failing if not rule.fails(old)]
+
+
+def _put_back(changing: _Changing, changed: dict[str, Any], names: Collection[str]) -> None:
+    """Undo the change of some inputs: of all tables of cosines and sines, where of one, for they are one table."""
+    tables = [name for name in changing.names if changing.plan.roles[name].kind in ROTARY]
+    names = {*names, *(tables if any(name in names for name in tables) else ())}
+    changed.update({name: changing.inputs[name] for name in changing.names if name in names})
+
+
+def _drawn(changing: _Changing, name: str, seed: int) -> torch.Tensor:
+    """Return new contents of one tensor, within the limits that its first ones had."""
+    contract, old, env = changing.contract, changing.inputs[name], changing.env
+    source, role, recipe = Source(seed, old.device), changing.plan.roles[name], changing.recipe
     if role.kind in BYTE_KINDS:
-        return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name))
-    fan_in = shape_of((role.axis,), _sizes(contract, {name: old}))[0] if role.axis is not None else None
-    special = recipe.family in SPECIAL and name not in not_finite(plan)
+        return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name), *limits(contract, name, env))
+    fan_in = shape_of((role.axis,), env)[0] if role.axis is not None else None
+    special = recipe.family in SPECIAL and name not in not_finite(changing.plan)
     want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base)
-    return float_tensor(want, "normal" if special else recipe.family, source)
-
-
-def _sizes(contract: Contract, inputs: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes of axes that the shapes of these inputs show."""
-    sizes = dict(contract.constants)
-    for name, value in inputs.items():
-        shape = contract.definition.inputs[name].shape
-        if isinstance(value, torch.Tensor) and shape:
-            sizes.update({axis: n for axis, n in zip(shape, value.shape, strict=False) if axis in contract.sizes})
-    return sizes
+    return within(contract, name, env, float_tensor(want, "normal" if special else recipe.family, source))
 
 
 def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:
@@ -94,7 +153,7 @@ def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:
     new, rng = old.clone(memory_format=torch.contiguous_format), Random(seed)  # noqa: S311 - not for secrets
     raw = new.view(torch.uint8) if new.element_size() == 1 else new
     rows = raw.view(-1, raw.shape[-1])
-    for _ in range(_TRIES):
+    for _ in range(_SWAPS):
         row, first = rng.randrange(rows.shape[0]), rng.randrange(rows.shape[1])
         unequal = (rows[row] != rows[row, first]).nonzero().flatten().tolist()
         if unequal:

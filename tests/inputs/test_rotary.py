@@ -47,7 +47,7 @@ def test_frequencies_vary_and_the_usual_ones_are_among_them():
 @given(st.integers(0, 1 << 31), st.sampled_from(KINDS))
 def test_other_contents_have_another_table(seed, kind):
     before = make_inputs(ROPE, SIZES, Recipe(seed))
-    after = variant(before, ROPE, kind, torch.Generator().manual_seed(seed))["cos_sin_cache"]
+    after = variant(before, ROPE, SIZES, kind, torch.Generator().manual_seed(seed))["cos_sin_cache"]
     assert is_table(*after.chunk(2, -1))
     if kind == "same_ends":
         assert torch.equal(after[[0, 4, 8]], before["cos_sin_cache"][[0, 4, 8]])
@@ -56,7 +56,7 @@ def test_other_contents_have_another_table(seed, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_of_repeated_calls_differ(kind):
     before = make_inputs(ROPE, SIZES, Recipe(1))
-    made = [variant(before, ROPE, kind, torch.Generator().manual_seed(n))["cos_sin_cache"] for n in range(8)]
+    made = [variant(before, ROPE, SIZES, kind, torch.Generator().manual_seed(n))["cos_sin_cache"] for n in range(8)]
     assert sum(not torch.equal(other, before["cos_sin_cache"]) for other in made) > 4
 
 
@@ -66,7 +66,7 @@ def test_cosines_and_sines_are_of_one_table(shape, kind):
     definition = pair(shape)
     made = make_inputs(definition, {"n": 6}, Recipe(3))
     if kind:
-        made = variant(made, definition, kind, torch.Generator().manual_seed(1))
+        made = variant(made, definition, {"n": 6}, kind, torch.Generator().manual_seed(1))
     assert is_table(made["cos"], made["sin"])
     assert (made["sin"].view(-1, 8)[-1] != 0).all()
     assert torch.equal(made["cos"][..., :4], made["cos"][..., 4:])

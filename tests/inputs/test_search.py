@@ -188,7 +188,7 @@ def test_variants_change_contents_and_nothing_else(definition, kind, layout):
     axes, _ = edge_cases(definition)[0]
     before = make_inputs(definition, axes, Recipe(1, layout=layout))
     copy = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in before.items()}
-    after = variant(before, definition, kind, torch.Generator().manual_seed(3))
+    after = variant(before, definition, axes, kind, torch.Generator().manual_seed(3))
     assert list(after) == list(before)
     for name, value in before.items():
         if not isinstance(value, torch.Tensor):
@@ -214,11 +214,11 @@ def test_variants_keep_stale_slots_poisoned_and_what_they_are_told_to_keep():
     axes, _ = edge_cases(PAGED_DECODE)[0]
     recipe = Recipe(1, structure="stale_nan")
     before = make_inputs(PAGED_DECODE, axes, recipe)
-    after = variant(before, PAGED_DECODE, "fresh", torch.Generator().manual_seed(0), recipe=recipe, keep=("q",))
+    after = variant(before, PAGED_DECODE, axes, "fresh", torch.Generator().manual_seed(0), recipe=recipe, keep=("q",))
     assert torch.equal(before["k_cache"].isnan(), after["k_cache"].isnan())
     assert after["q"] is before["q"]
     with pytest.raises(ValueError, match="odd"):
-        variant(before, PAGED_DECODE, "odd", torch.Generator())
+        variant(before, PAGED_DECODE, axes, "odd", torch.Generator())
 
 
 @settings(max_examples=15, deadline=None)
