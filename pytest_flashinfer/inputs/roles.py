@@ -7,11 +7,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.dtypes import BYTES, canonical, is_float, is_integer, is_packed, torch_dtype
+from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
 from pytest_flashinfer.inputs.hints import names_of
-from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, starts, steps
-from pytest_flashinfer.inputs.sequences import size
+from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, packed, parts, starts, steps
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, index_limit, pool_of, slots_of
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _bytes(s: Subject) -> Role | None:
         return Role("e8m0")
     if s.told(r"scale|\bsfs?\b|e8m0"):  # rows of 8-bit floats with their scales in float32: bytes that are good as both
         return Role("fused_bytes")
-    return Role("bytes") if len(s.dims) > 1 else None
+    return Role("bytes") if len(s.dims) > 1 and not s.use.tables else None
 
 
 def _seeds(s: Subject) -> Role | None:
@@ -200,8 +200,9 @@ def _mask(s: Subject) -> Role | None:
 
 
 _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    starts, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, _experts, _sparse,
-    _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _lengths, _top_k, _seeds, _tokens, _mask,
+    starts, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, parts, _experts,
+    _sparse, _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _lengths, _top_k, _seeds, _tokens, _mask,
+    packed,
 )  # fmt: skip
 
 

@@ -7,14 +7,19 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.source import BrokenSource, parse_python
-from pytest_flashinfer.inputs.dtypes import is_integer
+from pytest_flashinfer.inputs.dtypes import canonical, is_integer
+from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.hints import names_of
-from pytest_flashinfer.inputs.sequences import size
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, index_limit, pool_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
 
+_PACKED_NAME: Final = r"^q_?(weight|zero)s?|^w_?q|packed|(^|_)codes?$|nibbles?"
+_PACKED: Final = r"\bpack(s|ed)\b|\bcodes?\b|nibble|\bbits?\b|\d-bit\b|quanti[sz]ed|\bu?int[2-8]\b"
+_POINTS: Final = (
+    r"\b(ind(ex|ices)|ids?|rows? (of|in|for)|offsets?|positions?|slots?|pointers?|number of|counts?|lengths?|which)\b"
+)
 _ORDER: Final = r"(^|_)(order|perm|permutation|argsort)$|^inv(erse)?_?perm"
 _OF_ALL: Final = r"\bpermutation of\b[^.;,]*(\w \* \w|\ball\b|\bevery\b|expanded|flat)"
 _PER_ROW: Final = r"\b(per|within|in|of|for) (a|each|every) row\b|\b(per|each) row\b"
@@ -146,4 +151,22 @@ def _block_constant(contract: Contract) -> int | None:
 
 def bits(s: Subject) -> Role | None:
     """Recognise a mask that packs several elements into each integer."""
-    return Role("bits") if s.named(r"bit_?mask|packed\w*mask|mask\w*packed") else None
+    words = s.named(r"mask|valid|active|flags?$") and s.use.bits and not s.use.limits
+    told = s.told(r"\bbit[ -]?(map|mask)|\bmask words?\b")
+    return Role("bits") if words or told or s.named(r"bit_?(mask|map)|packed\w*mask|mask\w*packed") else None
+
+
+def parts(s: Subject) -> Role | None:
+    """Recognise several numbers in each integer: the reference shifts or masks it, and points at nothing with it."""
+    return Role("bytes") if s.use.known and s.use.bits and not s.use.limits else None
+
+
+def packed(s: Subject) -> Role | None:
+    """Recognise several numbers in each integer by words, or a byte that is a number itself: all values are possible.
+
+    Not where the reference looks something up by the values, or where they are told to point at something.
+    """
+    if s.use.limits or s.told(_POINTS):
+        return None
+    small = canonical(s.spec.dtype) in {"int8", "uint8"}
+    return Role("bytes") if small or s.named(_PACKED_NAME) or s.told(_PACKED) else None

@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.axes import complete
+from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.plan import total_axis
 from pytest_flashinfer.inputs.queries import requests, split_rows, told_lengths
-from pytest_flashinfer.inputs.sequences import size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -100,11 +100,12 @@ def _even(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tu
 
 
 def _allowing_zero(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Bounds of values, `x.max() < n`, that leave room for one value at least, where there are any."""
+    """Bounds of values, `x.max() < n`, that leave room for one value at least, 0 or more, where there are any."""
     for name, bound in contract.reading.facts.bounds.items():
         if name in plan.roles and _product([size(tree, env) or 0 for tree in contract.dims[name] or ()]):
+            least = max((size(lower, env) or 0 for lower in bound.lower), default=0)
             for upper in bound.upper:
-                yield from _at_least(upper, 0, env)
+                yield from _at_least(upper, max(0, least), env)
 
 
 def _long_enough(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -139,7 +140,9 @@ def _at_least(limit: ast.expr, count: int, env: Mapping[str, Any]) -> Iterator[t
     if isinstance(tree, ast.Name):
         others = {**env, tree.id: 1}
         each = max(1, size(limit, others) or 1)
-        yield tree.id, -(-count // each)
+        need = -(-count // each)
+        step = count - (size(limit, {**env, tree.id: need}) or 0)  # where the limit is `n - 1`, or more is taken off
+        yield tree.id, need + max(0, step)
 
 
 def _tables_of_positions(contract: Contract, plan: Plan) -> list[ast.expr]:

@@ -96,11 +96,15 @@ def _make(setting: Setting, name: str, found: Sequences, device: torch.device) -
 
 
 def _experts(setting: Setting, name: str, kind: str, device: torch.device) -> torch.Tensor:
+    """Return experts: of those that a range says, else of as many as an axis says, else of twice as many as choices."""
     limit = setting.size(setting.plan.roles[name].limit)
     shape = setting.shape(name)
+    low, high = setting.limits(name) if kind == "expert_ids" else (None, None)
+    limit = limit if high is None else high + 1
     if len(shape) < 2:  # noqa: PLR2004 - one expert a row
         return indices.uniform_ids(setting, name, limit, device)
-    ids = indices.experts(setting, name, device, limit if limit is not None else 2 * shape[-1])
+    first = max(0, low or 0)
+    ids = indices.experts(setting, name, device, (limit if limit is not None else 2 * shape[-1]) - first) + first
     if kind == "packed_experts":
         return indices.packed_experts(ids, setting)
     unused.mark(setting, name, ids)
@@ -150,21 +154,17 @@ def _mask(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
 def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torch.Tensor:
     shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
     if kind == "top_k":
-        top = max(1, limit or 8)
+        low, high = setting.limits(name)
+        top = max(1, low or 1, min(n for n in (limit or high or 8, high) if n is not None))
         options = (1, 2, 5, 40, max(1, top // 2), top)
-        picks = [min(top, setting.rng.choice(options)) for _ in range(math.prod(shape))]
+        picks = [_clamp(setting.rng.choice(options), low, top) for _ in range(math.prod(shape))]
         return torch.tensor(picks, dtype=torch.int64).view(shape)
     if kind == "zeros":
         return torch.zeros(shape, dtype=torch.uint8, device=device)
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
     if kind in BYTE_KINDS:
         dtype = setting.contract.dtype(name)
-        stored, values = storage_shape(shape, dtype), torch_dtype(dtype)
-        if kind == "bytes" and (allowed := setting.limits(name)) != (None, None):
-            ends = torch.iinfo(values)
-            low, high = (end if own is None else own for own, end in zip(allowed, (ends.min, ends.max), strict=True))
-            return torch.randint(low, max(low, high) + 1, stored, generator=generator, device=device)
-        return content_bytes(kind, stored, values, generator)
+        return content_bytes(kind, storage_shape(shape, dtype), torch_dtype(dtype), generator, *setting.limits(name))
     if kind == "seed":
         return torch.randint(1 << 31, shape, generator=generator, device=device)
     return indices.uniform_ids(setting, name, limit, device)

@@ -11,6 +11,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import torch_dtype
 from pytest_flashinfer.inputs.hints import Bound, constant
+from pytest_flashinfer.inputs.uses import Use, use
 
 if TYPE_CHECKING:
     from pytest_flashinfer.data.model import TensorSpec
@@ -77,6 +78,11 @@ class Subject:
     def axis(self, index: int) -> str:
         """Return the name of an axis, or its expression as text."""
         return ast.unparse(self.dims[index])
+
+    @property
+    def use(self) -> Use:
+        """What the reference does with its values."""
+        return use(self.contract.definition, self.name)
 
     @property
     def upper(self) -> tuple[ast.expr, ...]:
@@ -159,12 +165,27 @@ def slots_of(contract: Contract, pool: str) -> ast.expr:
     return ast.Name(pool) if size is None else ast.BinOp(ast.Name(pool), ast.Mult(), size)
 
 
+def _end(upper: ast.expr) -> ast.Name | None:
+    """Return `n` where the greatest value is `n - 1`."""
+    less = isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Sub) and constant(upper.right) == 1
+    return upper.left if less and isinstance(upper, ast.BinOp) and isinstance(upper.left, ast.Name) else None
+
+
 def index_limit(s: Subject) -> ast.expr | None:
     """Return the leading axis of a tensor that plain indices could point into.
 
-    One that their description names, or whose tensor it names; else one that they do not have themselves, rather one
-    that no output has either, for those are of what is worked on and not of what is looked up.
+    That of a tensor whose rows the reference looks up by them, or what a stated range ends before. Without a range: one
+    that their description names, or whose tensor it names; one that they do not have themselves, rather one that no
+    output has either, for those are of what is worked on and not of what is looked up. `None` where another range is
+    stated, and where the reference only computes with the values: then nothing can be out of reach.
     """
+    tables = [dims for name in sorted(s.use.tables) if (dims := s.contract.dims.get(name))]
+    if tables:
+        return tables[0][0]
+    if s.upper:
+        return next(filter(None, map(_end, s.upper)), None)
+    if s.use.known and not s.use.limits:
+        return None
     own = {ast.unparse(tree) for tree in s.dims}
     words = set(re.findall(r"\w+", s.text))
     shown = {ast.unparse(trees[0]) for trees in s.contract.output_dims.values() if trees}

@@ -1,0 +1,141 @@
+"""What a reference does with the values of an integer tensor: looks something up by them, or takes their bits apart."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, signature
+from pytest_flashinfer.inputs.dtypes import is_integer
+from pytest_flashinfer.inputs.flow import KEEPING, NO_VALUES, SAME, Flow, arguments, called
+from pytest_flashinfer.inputs.hints import constant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_flashinfer.data.model import Definition
+
+_LOOKUPS: Final = frozenset({
+    "index_select", "gather", "take", "take_along_dim", "embedding", "embedding_bag", "one_hot", "bincount", "scatter",
+    "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "index_add", "index_add_",
+    "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_", "nll_loss", "cross_entropy",
+    "range", "arange", "repeat_interleave", "split", "tensor_split", "narrow", "select", "isin", "searchsorted",
+    "bucketize", "eq", "ne", "lt", "le", "gt", "ge", "roll", "full", "zeros", "ones", "empty",
+})  # fmt: skip
+_OF_OWNER: Final = frozenset({"bincount", "one_hot", "eq", "ne", "lt", "le", "gt", "ge", "isin"})
+_PARTS: Final = frozenset({"bitwise_right_shift", "bitwise_and", "__rshift__", "__and__"})
+_DTYPES: Final = frozenset(name for name in dir(torch) if isinstance(getattr(torch, name), torch.dtype))
+# Calls that look nothing up; whatever else is given the values may do so where nobody sees it.
+_HARMLESS: Final = NO_VALUES | KEEPING | _LOOKUPS | _PARTS | frozenset({
+    "min", "max", "sum", "abs", "zip", "enumerate", "tuple", "sorted", "print", "reversed", "set", "divmod", "round",
+    "pow", "str", "where", "stack", "cat", "concat", "mean", "prod", "add", "sub", "mul", "div", "floor_divide", "neg",
+    "minimum", "maximum", "remainder", "fmod", "sign", "square", "sqrt", "exp", "exp2", "log", "floor", "ceil",
+    "append", "amax", "amin", "cumsum", "cumprod", "flip", "tensor", "as_tensor", "asarray", "from_numpy", "numpy",
+    "array", "copy_", "fill_", "repeat", "tile", "broadcast_to", "matmul", "mm", "bmm", "einsum", "dot", "linear",
+    "outer", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "logical_and", "logical_or",
+    "logical_not", "short", "char", "byte", "sort", "unique", "count_nonzero", "diff", "sub_", "add_", "mul_",
+    "masked_fill_",
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class Use:
+    """`limits`: something is looked up by the values, or counted off, or they are compared with what is not constant.
+
+    `tables` are the inputs whose rows are looked up; `bits`: values are shifted or masked; `known`: all uses are seen
+    and nothing else is done with them.
+    """
+
+    limits: bool = False
+    bits: bool = False
+    known: bool = True
+    tables: set[str] = field(default_factory=set)
+
+
+def use(definition: Definition, name: str) -> Use:
+    """Return how the reference of a definition uses one of its inputs; nothing is known where it cannot be read."""
+    return _use(definition.reference or "", definition.entry, tuple(definition.inputs), name)
+
+
+@lru_cache(maxsize=256)
+def _use(reference: str, entry: str, inputs: tuple[str, ...], name: str) -> Use:
+    tree = parse_python(reference)
+    source = {} if isinstance(tree, BrokenSource) else functions(tree)
+    if entry not in source:
+        return Use(known=False)
+    taken = signature(source[entry])
+    names = [*taken.positional, *taken.keyword_only]
+    own = {each: each if each in names else place for each, place in zip_longest(inputs, names) if each}
+    if not own[name]:
+        return Use(known=False)
+    parameters = {parameter: each for each, parameter in own.items() if parameter}
+    flow, found = Flow(source, entry, parameters, own[name]), Use()
+    for where, node in flow.nodes():
+        _judge(flow, where, node, found)
+    return found
+
+
+def _judge(flow: Flow, where: str, node: ast.AST, found: Use) -> None:
+    """Note what an expression shows of the values."""
+    if isinstance(node, ast.BinOp):
+        _of_operator(node.op, flow.level(where, node.left), flow.level(where, node.right), found)
+    elif isinstance(node, ast.AugAssign):
+        _of_operator(node.op, flow.level(where, node.target), flow.level(where, node.value), found)
+    elif isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        sides = (node.left, *node.comparators)
+        fixed = any(constant(side) is not None for side in sides)
+        found.limits |= not fixed and any(flow.level(where, side) for side in sides)
+    elif isinstance(node, ast.Subscript):
+        _look_up(flow, where, node, found)
+    elif isinstance(node, ast.Call):
+        _of_call(flow, where, node, found)
+
+
+def _of_operator(operator: ast.operator, left: int, right: int, found: Use) -> None:
+    found.bits |= bool(isinstance(operator, (ast.RShift, ast.BitAnd)) and left)
+    found.bits |= bool(isinstance(operator, ast.BitAnd) and right)
+    found.limits |= bool(isinstance(operator, (ast.LShift, ast.RShift)) and right)
+
+
+def _look_up(flow: Flow, where: str, node: ast.Subscript, found: Use) -> None:
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    for i, part in enumerate(parts):
+        ends = (part.lower, part.upper) if isinstance(part, ast.Slice) else (part,)
+        level = max(flow.level(where, end) for end in ends)
+        found.limits |= level > 0
+        table = flow.input_of(where, node.value)
+        if level == SAME and i == 0 and table and not isinstance(part, ast.Slice):
+            found.tables.add(table)
+
+
+def _of_call(flow: Flow, where: str, node: ast.Call, found: Use) -> None:
+    name, given = called(node), arguments(node)
+    most = max((flow.level(where, each) for each in given), default=0)
+    owner = flow.level(where, node.func.value) if isinstance(node.func, ast.Attribute) else 0
+    found.bits |= name in _PARTS and (most or owner) > 0
+    found.limits |= (name in _LOOKUPS and most > 0) or (name in _OF_OWNER and owner > 0)
+    if name == "view" and owner and given and called(given[0]) in _DTYPES:
+        whole = is_integer(called(given[0]))  # the same bits as other integers; of floats not all are numbers
+        found.bits, found.known = found.bits or whole, found.known and whole
+    here = isinstance(node.func, ast.Name) and name in flow.functions
+    if max(most, owner) and name not in _HARMLESS and not here:
+        found.known = False
+    if most == SAME and name in {"embedding", "index_select"}:
+        found.tables.update(filter(None, (flow.input_of(where, each) for each in _tables(node, name))))
+
+
+def _tables(node: ast.Call, name: str) -> Iterator[ast.expr]:
+    """Yield what such a call takes whole rows of, as far as it is the first axis."""
+    if name == "embedding":
+        yield from node.args[1:2]
+    elif len(node.args) > 1 and constant(node.args[-2]) == 0:  # after the dimension comes the index
+        yield node.args[0] if isinstance(node.args[0], ast.Name) else _owner(node)
+
+
+def _owner(node: ast.Call) -> ast.expr:
+    return node.func.value if isinstance(node.func, ast.Attribute) else node.func

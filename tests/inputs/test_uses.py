@@ -1,0 +1,223 @@
+"""An integer tensor holds indices for a reason only: packed numbers have all bits, and what is stated counts more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_flashinfer.data.model import InputSpec, Workload
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.strategies import edge_cases
+from pytest_flashinfer.inputs.uses import use
+from tests.inputs.contracts import axes, define, tensor
+
+UNSEEN = "def run(**inputs):\n    return None\n"
+
+
+def body(*lines, helpers="", inputs="x, table, v"):
+    return f"{helpers}\ndef run({inputs}):\n    " + "\n    ".join((*lines, "return x"))
+
+
+def contract(reference, description=None, *constraints, name="v", shape="n", dtype="int32"):
+    inputs = {"x": tensor("m h"), "table": tensor("rows h"), name: tensor(shape, dtype, description=description)}
+    return define("used", axes(m=None, rows=None, n=None, h=4), inputs, {"y": tensor("m h")}, reference, *constraints)
+
+
+def role(*args, **kwargs):
+    definition = contract(*args, **kwargs)
+    return plan_of(contract_of(definition)).roles[kwargs.get("name", "v")]
+
+
+HELPER = "def take(a, b):\n    return a[b.long()]\ndef low(w):\n    return (w >> 4) & 15\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("y = table[v.long()]",),
+        ("ids = v.to(torch.int64).clamp(min=0)", "y = table[ids] * 2"),
+        ("big = table.float()", "for i, each in enumerate(v.tolist()):", "    y = big[each]"),
+        ("y = F.embedding(v, table)",),
+        ("y = torch.index_select(table, 0, v)",),
+        ("y = table.index_select(0, v.flatten())",),
+        ("for i, (a, b) in zip(v, x):", "    y = table[i]"),
+    ],
+)
+def test_a_table_whose_rows_are_looked_up_is_found(lines):
+    found = use(contract(body(*lines)), "v")
+    assert (found.limits, found.tables) == (True, {"table"})
+    assert role(body(*lines)).limit.id == "rows"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("y = take(table, v)",),
+        ("y = table[v // 4]",),
+        ("y = x[:, v]",),
+        ("y = x.gather(0, v[:, None])",),
+        ("for i in range(int(v[0])):", "    x = x + i"),
+        ("seen = torch.arange(4) < v[:, None]",),
+        ("for e in range(3):", "    y = x * (v == e)"),
+        ("ids = v >> 16", "y = table[ids]"),
+        ("ids = (v >> 16) & 0xFFFF", "y = table[ids]"),
+        ("low = codebook(v, table)",),
+        ("low = torch.ops.mine.codebook(table, v)",),
+        ("low = v.sparse_mask(table)",),
+    ],
+)
+def test_other_uses_may_have_limits_too(lines):
+    found = use(contract(body(*lines, helpers=HELPER)), "v")
+    assert found.limits or not found.known
+    assert not found.tables
+    assert role(body(*lines, helpers=HELPER), shape="n h", name="v").kind == "index"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("shifts = torch.arange(0, 32, 4)", "codes = (v[:, :, None] >> shifts) & 15", "w = codes.view(4, 8).float()"),
+        ("low, high = v & 15, (v >> 4) & 15", "y = table[low] + table[high]"),
+        ("w = low(v)", "y = table[w]"),
+        ("words = v.long() & 0xFFFFFFFF", "w = ((words >> 8) & 255) - 8", "y = (w * x) > x.max()"),
+        ("w = ((v << 24) >> 28).float() * x", "y = x[w > 3]"),
+        ("assert v.dtype == torch.int32 and v.shape[0] == x.shape[0]", "y = v.view(torch.uint8).float()"),
+        ("w = torch.bitwise_and(torch.bitwise_right_shift(v, 4), 15)", "y = table[w]"),
+        ("if v is None:", "    return x", "v = v.contiguous()", "y = v & 3"),
+    ],
+)
+def test_what_is_shifted_or_masked_is_bits(lines):
+    found = use(contract(body(*lines, helpers=HELPER)), "v")
+    assert (found.bits, found.limits, found.known) == (True, False, True)
+    assert role(body(*lines, helpers=HELPER), shape="n h").kind == "bytes"
+
+
+def test_parameters_are_those_of_the_same_name_or_place():
+    assert use(contract(body("y = table[v]", inputs="v, x, table")), "v").limits
+    assert use(contract(body("y = b[c]", "x = a", inputs="a, b, c")), "v").tables == {"table"}
+    assert not use(contract("def run(x):\n    return x"), "v").known
+    assert not use(contract("def run("), "v").known
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "kind"),
+    [
+        ("v", "eight 4-bit codes each, any bit pattern", "bytes"),
+        ("v", "int4 weights, packed eight to an int32", "bytes"),
+        ("v", "Quantised zero points.", "bytes"),
+        ("v", "Bitmap of the columns that count.", "bits"),
+        ("v", "mask words", "bits"),
+        ("qweight", None, "bytes"),
+        ("qzeros", None, "bytes"),
+        ("w_q", None, "bytes"),
+        ("codes", None, "bytes"),
+        ("v", "row of the packed tensor", "index"),
+        ("v", "index of each code", "index"),
+        ("v", None, "index"),
+    ],
+)
+def test_words_and_names_say_bits_where_no_reference_does(name, words, kind):
+    assert role(UNSEEN, words, name=name, shape="n h").kind == kind
+
+
+@pytest.mark.parametrize("name", ["codes", "qweight"])
+def test_a_reference_that_looks_up_counts_more_than_words(name):
+    reference = body(f"y = table[{name}.long()]", inputs=f"x, table, {name}")
+    for dtype in ("int32", "uint8"):
+        assert role(reference, "Codes, packed.", name=name, dtype=dtype, shape="n h").kind == "index"
+
+
+def test_small_integers_without_a_reason_are_all_of_the_dtype():
+    definition = contract(body("y = v.float() + 1"), dtype="int8")
+    drawn = make_inputs(definition, {"m": 1, "rows": 1, "n": 4000}, Recipe(0))["v"]
+    assert (int(drawn.min()), int(drawn.max())) == (-128, 127)
+
+
+def every(definition):
+    return [(sizes, make_inputs(definition, sizes, recipe)) for sizes, recipe in edge_cases(definition, limit=40)]
+
+
+PACKED = define(
+    "int4_gemm", axes(m=None, n=6, words=2, k=16),
+    {"x": tensor("m k", "float16"), "qweight": tensor("n words", "int32"),
+     "zeros": tensor("n", "int8", description="zero point of each row, in [0, 15]")},
+    {"y": tensor("m n", "float16")},
+    """
+    def run(x, qweight, zeros):
+        codes = ((qweight[:, :, None] >> torch.arange(0, 32, 4, dtype=torch.int32)) & 15).reshape(6, 16)
+        return (x.float() @ (codes - zeros.int()[:, None]).float().T).half()
+    """,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reference", [PACKED.reference, UNSEEN])
+def test_packed_weights_have_all_bits_whatever_the_batch(reference):
+    cases = every(replace(PACKED, reference=reference))
+    assert {0, 1, 2} <= {sizes["m"] for sizes, _ in cases}
+    for _, inputs in cases:
+        assert int(inputs["qweight"].abs().max()) > 1 << 20
+        assert {*inputs["zeros"].tolist()} <= {*range(16)}
+    assert {0, 15} <= {zero for _, inputs in cases for zero in inputs["zeros"].tolist()}
+
+
+LORA = define(
+    "lora", axes(tokens=None, adapters=None, max_rank=8, h=4),
+    {"x": tensor("tokens h"), "a": tensor("adapters max_rank h"),
+     "ranks": tensor("adapters", "int32", description="rank of each adapter"),
+     "ids": tensor("tokens", "int32", description="adapter of each token, -1 for none")},
+    {"y": tensor("tokens h")}, UNSEEN, "adapters >= 1", "bool(((ids >= -1) & (ids < adapters)).all())",
+    "bool(((ranks >= 1) & (ranks <= max_rank)).all())",
+)  # fmt: skip
+SLICED = """
+def run(x, a, ranks, ids):
+    y = x.clone()
+    for t, i in enumerate(ids.tolist()):
+        if i >= 0:
+            y[t] += (a[i, : int(ranks[i])] @ x[t]).sum()
+    return y
+"""
+
+
+@pytest.mark.parametrize("reference", [UNSEEN, SLICED])
+def test_a_stated_range_is_drawn_at_all_sizes(reference):
+    definition = replace(LORA, reference=reference)
+    cases = every(definition)
+    assert {0, 1} <= {sizes["tokens"] for sizes, _ in cases}
+    ranks = {rank for sizes, inputs in cases for rank in inputs["ranks"].tolist() if sizes["tokens"] < 2}
+    assert {1, 8} <= ranks <= {*range(1, 9)}
+    listed = Workload("w", {"tokens": 1, "adapters": 3}, {name: InputSpec("random") for name in definition.inputs})
+    assert make_inputs(definition, listed.axes, Recipe(0), workload=listed)["ranks"].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("words", "constraints", "allowed"),
+    [("local expert in [0, 11], or -1", (), range(-1, 12)), ("", ("((ids >= -1) & (ids < 12)).all()",), range(-1, 12)),
+     ("Expert of each choice.", ("(ids >= 1).all()", "(ids <= 12).all()"), range(1, 13)), ("", (), range(6))],
+)  # fmt: skip
+def test_experts_are_all_of_those_that_are_stated(words, constraints, allowed):
+    inputs = {"x": tensor("tokens h"), "ids": tensor("tokens top_k", "int32", description=words)}
+    inputs["topk_ids"] = inputs.pop("ids")
+    rules = [rule.replace("ids", "topk_ids") for rule in constraints]
+    definition = define("moe", axes(tokens=None, top_k=3, h=4), inputs, {"y": tensor("tokens h")}, UNSEEN, *rules)
+    assert {int(i) for _, inputs in every(definition) for i in inputs["topk_ids"].flatten()} == {*allowed}
+
+
+def test_a_top_k_stays_within_its_range():
+    inputs = {"logits": tensor("n vocab"), "top_k": tensor("n", "int32")}
+    definition = define("topk", axes(n=None, vocab=50), inputs, {"y": tensor("n vocab")}, UNSEEN,
+                        "((top_k >= 2) & (top_k <= 30)).all()")  # fmt: skip
+    drawn = {int(k) for _, inputs in every(definition) for k in inputs["top_k"]}
+    assert {2, 30} <= drawn <= {*range(2, 31)}
+
+
+def test_a_range_that_leaves_out_zero_raises_the_size_that_it_ends_at():
+    inputs = {"x": tensor("rows h"), "which": tensor("n", "int32")}
+    definition = define("late", axes(rows=None, n=None, h=4), inputs, {"y": tensor("n h")}, UNSEEN,
+                        "((which >= 2) & (which < rows)).all()")  # fmt: skip
+    cases = every(definition)
+    assert all(sizes["rows"] > 2 for sizes, inputs in cases if inputs["which"].numel())
+    assert {sizes["n"] for sizes, _ in cases} >= {0, 1}
