@@ -45,11 +45,10 @@ def bounded(draw):
     ways = [
         (f"bool(((x {above} {low}) & (x {below} {high})).all())",), (f"(x {above} {low}).all()",),
         (f"bool(torch.all(x {below} {high}))",), (f"x.max().item() {below} {high}", f"x.min().item() {above} {low}"),
-        (f"x.min() {above} low", f"(x {below} high).all()"), (f"(x {below} n * m + {high}).all()",),
+        (f"(x {below} m + {high - 9}).all()",), (f"x.min() {above} low", f"(x {below} high).all()"),
     ]  # fmt: skip
-    kind = "int32" if "int" in dtype else "float32"
-    inputs = {"x": tensor("n m", dtype), "y": tensor("n m"), "low": tensor(None, kind), "high": tensor(None, kind)}
-    rules = draw(st.sampled_from(ways))
+    inputs = {"x": tensor("n m", dtype), "y": tensor("n m"), "low": tensor(None), "high": tensor(None)}
+    rules = draw(st.sampled_from(ways[: -1 if "int" in dtype else None]))  # scalars follow from integers
     spare = (f"low == {low}", f"high == {high}") if "low" in rules[0] else ()
     name = draw(st.sampled_from(["x", "weight", "x_scale", "zeros"]))
     inputs = {name if key == "x" else key: spec for key, spec in inputs.items()}
