@@ -125,7 +125,10 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
 
     Floats are folded at the ends of a range, so that 0.5 and -0.5 stay equal, or `inside` the ends that it leaves out.
     """
-    x = env[limits[0].name]
+    kept = env[limits[0].name]
+    narrow = kept.is_floating_point() and kept.itemsize == 1  # torch compares no such numbers
+    x = kept.float() if narrow else kept
+    env = {**env, limits[0].name: x}
     box = _Box.of(x)
     for limit in limits:
         box.narrow(env, limit)
@@ -138,8 +141,10 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
         if ends is not None:
             part[bad] = _fold_integers(part[bad], low, high, *ends)
         else:
-            low, high = _inside(low, high, x.dtype) if inside and box.strict else (low, high)
+            low, high = _inside(low, high, kept.dtype) if inside and box.strict else (low, high)
             part[bad] = _fold_floats(part[bad], low, high)
+    if narrow:
+        kept.copy_(x)
     return True
 
 

@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict, BadData, UnknownDtype, Unsatisfiable
 from pytest_flashinfer.inputs.families import SPECIAL
-from pytest_flashinfer.inputs.limits import readable, within
+from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.load import load_tensor
 from pytest_flashinfer.inputs.plan import Plan, plan_of
 from pytest_flashinfer.inputs.stale import poison
@@ -183,7 +183,7 @@ def _float(making: _Making, name: str, source: Source) -> torch.Tensor:
     if family in SPECIAL and name not in not_finite(making.plan):
         family = "normal"
     want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in, role.base)
-    return within(making.contract, name, making.env, float_tensor(want, family, source))
+    return float_tensor(want, family, source)
 
 
 def _zero_dim(making: _Making, name: str, value: Any) -> torch.Tensor:

@@ -95,7 +95,7 @@ def test_what_cannot_change_within_the_constraints_stays(seed, kind):
     holds(TIED, {"n": 3}, later)
     assert not torch.equal(later["x"], first["x"])
     if kind == "fresh":
-        assert all(torch.equal(later[name], first[name]) for name in ("low", "high", "codes"))
+        assert torch.equal(later["codes"], first["codes"])
 
 
 def test_a_constraint_that_the_first_contents_break_holds_nothing_back():
@@ -130,7 +130,7 @@ def test_floats_come_up_to_their_bounds_and_keep_what_a_family_is_for(dtype):
 
 
 def test_a_zero_that_is_not_allowed_is_just_inside():
-    assert set(drawn("slopes", "float32", "(slopes > 0).all()", family="zero_rows").tolist()) >= {2.0**-10}
+    assert 0 < drawn("slopes", "float32", "(slopes > 0).all()", family="zero_rows").min() < 2.0**-10
 
 
 def test_integers_that_are_all_of_a_dtype_stay_that_where_nothing_bounds_them():
