@@ -16,6 +16,7 @@ from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
 from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.stale import POISON
 from pytest_flashinfer.inputs.variant import breaks, variant
 from pytest_flashinfer.kept import Kept
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
@@ -78,7 +79,9 @@ class Contents:
         """
         # Of this case alone, so that a line by which it is kept fails again whatever the run's seed is.
         indices = self._rearranged(case, case.recipe.seed)
-        return self._drawn(case, "same_ends", "rearranged", indices) if indices else None
+        # Where nobody reads, an end may hold what nobody may read; with other indices somebody does.
+        kind = "fresh" if case.recipe.structure in POISON else "same_ends"
+        return self._drawn(case, kind, "rearranged", indices) if indices else None
 
     def _rearranged(self, case: Case, seed: int, *, shift: bool = False) -> Mapping[str, Any]:
         """Return index tensors for as much work; none where somebody else makes tensors, who may tie others to them."""

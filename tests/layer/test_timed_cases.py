@@ -209,6 +209,16 @@ def test_one_call_on_the_same_sizes_has_other_ids_and_the_same_lengths():
     assert "anew" in [case.variant for case in others]
 
 
+def test_what_nobody_read_is_not_read_with_other_ids():
+    """Slots that hold NaN where nothing points at them would fail every kernel where something does."""
+    axes = {**PAGES.axes, "heads": 4, "kv_heads": 2, "d": 16, "page_size": 4}
+    for seed in range(3, 83, 4):
+        drawn = cases(FULL, PAGED_DECODE).drawn(axes, Recipe(seed, structure="stale_nan"))
+        assert "rearranged" in [case.variant for case in drawn]
+        for case in drawn:
+            assert not bool(case.values["k_cache"][case.values["kv_indices"].long(), 0].isnan().any())
+
+
 def test_where_there_are_many_bytes_one_call_has_other_index_tensors_and_values_that_look_alike(monkeypatch):
     monkeypatch.setattr(making, "SMALL_BYTES", 1)
     made, kinds = cases(FULL, PAGED_DECODE), set()
