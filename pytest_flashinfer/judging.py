@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_flashinfer.data.model import TensorSpec
-    from pytest_flashinfer.judge.sampling import Draws
+    from pytest_flashinfer.judge.draws import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import Truth
     from pytest_flashinfer.worker.case import Case

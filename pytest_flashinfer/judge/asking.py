@@ -215,5 +215,6 @@ def _read(
         disputed=int(facts["disputed"]),
         probabilities=parts["probabilities"],
         support=parts["support"],
+        seeded=bool(facts["seeded"]),
         notes=tuple(map(str, facts["notes"])),
     )

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import floats
 from .comparison import Comparison
+from .draws import Draws
 from .measure import Exact, Values
 from .message import decide, explain
-from .sampling import Draws, compare_samples
+from .sampling import compare_samples
 from .tolerance import Tolerance
 from .topk import compare_topk
 from .truth import SAMPLED

@@ -13,7 +13,7 @@ from .floats import canonical, is_float, name_of
 from .lift import Lift
 from .reference import Reference, Results, Style
 from .spread import Operands, Spread, check_shapes
-from .target import probabilities
+from .target import targets
 from .truth import SAMPLED, OutputSpec, OutputTruth, Truth
 from .wide import LiftError
 
@@ -132,11 +132,12 @@ def _sampled(run: Reference, native: Results, spent: dict[str, float]) -> Truth:
     """Return the truth of a sampling reference: distributions of what is drawn, the plain values of all else."""
     plain = _native_only(run, native, SAMPLED, spent)
     drawn = [name for name, value in native.items() if value is not None and not is_float(run.outputs[name].dtype)]
-    found = probabilities(run, drawn)
     outputs = dict(plain.outputs)
     for name in drawn:
-        mass, support = found.get(name, (None, None))
-        outputs[name] = replace(outputs[name], how=SAMPLED, probabilities=mass, support=support)
+        outputs[name] = replace(outputs[name], how=SAMPLED)
+    for name, target in targets(run, drawn).items():
+        mass, support = target.probabilities, target.support
+        outputs[name] = replace(outputs[name], probabilities=mass, support=support, seeded=target.seeded)
     return replace(plain, outputs=outputs, how=SAMPLED)
 
 

@@ -68,6 +68,7 @@ def write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> dic
         "exact": output.exact,
         "widened": output.widened,
         "disputed": output.disputed,
+        "seeded": output.seeded,
         "notes": list(output.notes),
     }
     return {"name": output.name, "present": output.native is not None, **filled, **facts}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
 
 _DOUBT = 2.0**-20  # relative change of the inputs under which a token at the edge of the support may come or go
 _DOUBTED = 2  # runs with changed inputs
+_GIVEN = re.compile(r"seed|philox|rng|(^|_)rand|uniform|gumbel|noise|generator")  # inputs that decide what is drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an output is drawn from: probabilities [rows, n] (float32), and which ids are in the support (bool).
+
+    `seeded`: draws of the same contents may be the same, for an input decides them, or the reference seeds a generator.
+    """
+
+    probabilities: torch.Tensor
+    support: torch.Tensor
+    seeded: bool = False
 
 
 @dataclass(slots=True)
@@ -43,6 +57,7 @@ class _Capture(Mode):  # type: ignore[no-untyped-call]
         super().__init__()
         self.shift = shift
         self.draws: list[_Draw] = []
+        self.states: list[bytes] = []  # of the generators that are drawn from
         self._codes: list[_Codes] = []
 
     def __torch_dispatch__(
@@ -50,6 +65,7 @@ class _Capture(Mode):  # type: ignore[no-untyped-call]
     ) -> Any:
         name = describe(func).name
         if name == "multinomial":
+            self.states.append(_state(args[0].device, (kwargs or {}).get("generator")))
             return self._answer(args[0])
         result = func(*args, **(kwargs or {}))
         held = next((codes for codes in self._codes for arg in _tensors(args) if arg is codes.tensor), None)
@@ -72,6 +88,12 @@ class _Capture(Mode):  # type: ignore[no-untyped-call]
         return codes
 
 
+def _state(device: torch.device, generator: torch.Generator | None) -> bytes:
+    if generator is None and device.type == "cuda":
+        generator = torch.cuda.default_generators[device.index or 0]
+    return (generator or torch.default_generator).get_state().numpy().tobytes()
+
+
 def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
     flat = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else [arg])]
     return [item for item in flat if isinstance(item, torch.Tensor)]
@@ -84,8 +106,8 @@ def _note_ids(draws: list[_Draw], table: torch.Tensor) -> None:
         draw.ids = rows[place if rows.shape[0] == len(draws) else 0]
 
 
-def probabilities(run: Reference, outputs: Sequence[str]) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Return, by output, probabilities [rows, n] (float32) and which ids are in the support (bool).
+def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
+    """Return what the outputs are drawn from, by name.
 
     The support includes ids that come in when the inputs change by a rounding, and those that are as likely as the
     least likely one that is in: which of equals are kept is for each sampler to say. Outputs that are not drawn by
@@ -96,15 +118,16 @@ def probabilities(run: Reference, outputs: Sequence[str]) -> dict[str, tuple[tor
     for name in outputs:
         one = _assign(first[0][name], second[0][name], first[1].draws, second[1].draws)
         if one is not None:
-            found[name] = (one, one > 0)
+            found[name] = Target(one, one > 0, any(_GIVEN.search(each) for each in run.inputs))
     for number in range(_DOUBTED if found else 0):
-        changed = replace(run, inputs=_shaken(run, number))
+        changed = replace(run, inputs=_shaken(run, number), seed=run.seed + 1 + number)
         pair = _captured(changed, 0), _captured(changed, 1)
-        for name, (weights, support) in found.items():
+        seeded = bool(set(pair[0][1].states) & set(first[1].states))  # whatever the generators were seeded with before
+        for name, known in found.items():
             other = _assign(pair[0][0][name], pair[1][0][name], pair[0][1].draws, pair[1][1].draws)
-            if other is not None and other.shape == support.shape:
-                found[name] = (weights, support | (other > 0))
-    return {name: (weights, support | _as_likely(run, support)) for name, (weights, support) in found.items()}
+            inside = other > 0 if other is not None and other.shape == known.support.shape else known.support
+            found[name] = replace(known, support=known.support | inside, seeded=known.seeded or seeded)
+    return {name: replace(each, support=each.support | _as_likely(run, each.support)) for name, each in found.items()}
 
 
 def _as_likely(run: Reference, support: torch.Tensor) -> torch.Tensor:

@@ -42,7 +42,7 @@ class OutputTruth:
     `wide`. `undecided` marks elements which the reference's own rounding decides (near-ties): no verdict is based on
     them. `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound was
     widened to hold the reference's own rounding (1: not at all). `probabilities` and `support` [rows, n] of an output
-    that the reference draws at random.
+    that the reference draws at random; `seeded`: the inputs decide what is drawn.
     """
 
     name: str
@@ -57,6 +57,7 @@ class OutputTruth:
     disputed: int = 0
     probabilities: torch.Tensor | None = None
     support: torch.Tensor | None = None
+    seeded: bool = False
     notes: tuple[str, ...] = ()
 
     @property
