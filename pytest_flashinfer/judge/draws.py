@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .past import Past
 from .uniformity import chance
 
-FALSE_ALARM = 1e-6  # how often a look at the draws accuses an honest sampler, by all tests together
+FALSE_ALARM = 5e-7  # how often a look at the draws accuses an honest sampler, by all tests together
 _NEXT = "depend on each other: where in its distribution a row is drawn follows from the row before"
 SERIES = {
     "likelihood": "do not follow the reference's distribution",
@@ -21,6 +23,7 @@ SERIES = {
 _BASES = (3, 5, 7, 11, 13)  # of remainders, beside two
 _EDGE = 0.01  # of a row's mass that may come or go with a rounding: of more, chance says nothing
 _FIRST = 4  # draws at which they are tested first
+_MORE = 1.5  # times as many: when they are tested next
 _PART = {"cpu": 4, "cuda": 256}  # rows at once: those that a processor's cache holds, or that keep a card busy
 
 
@@ -111,12 +114,12 @@ class Draws:
         """Return how probable draws as uneven as these are, and what is wrong if they are not chance.
 
         `None` for too few draws, or few more than last time: asked after each of many calls it looks whenever there are
-        twice as many draws, some ten times in all. The order of likelihood, which shows the most usual faults, has half
-        of the chance of a false alarm, the others share the rest.
+        half as many draws again, some twenty times in all. The order of likelihood, which shows the most usual faults,
+        has half of the chance of a false alarm, the others share the rest.
         """
         if self.total < self._due:
             return None
-        self._due = 2 * self.total
+        self._due = math.ceil(_MORE * self.total)
         shares = dict.fromkeys(SERIES, 2 * (len(SERIES) - 1)) | {"likelihood": 2}
         least, worst = min((chance(self.series[name]) * share, name) for name, share in shares.items())
         return min(1.0, least), SERIES[worst]

@@ -7,7 +7,7 @@ import math
 import torch
 
 _BINS = 16
-_EXPECTED = 20.0  # numbers that a bin must expect for the chi-square tail to hold
+_EXPECTED = 10  # numbers that a bin expects, by how many bins there are: for more the chi-square tail holds later
 _LEAST = 1e-6  # numbers below count as this one: no single one condemns
 _TESTS = 3
 
@@ -23,7 +23,7 @@ def chance(numbers: list[float]) -> float:
     x, total = torch.tensor(numbers, dtype=torch.float64), len(numbers)
     score = (float(x.mean()) - 0.5) * math.sqrt(12 * total)
     found = [math.erfc(abs(score) / math.sqrt(2)), upper_tail(-2 * float(x.clamp_min(_LEAST).log().sum()), 2 * total)]
-    bins = min(_BINS, int(total / _EXPECTED))
+    bins = min(_BINS, math.isqrt(total // _EXPECTED))
     if bins > 1:
         counts = (x * bins).long().clamp_max(bins - 1).bincount(minlength=bins)
         expected = total / bins
