@@ -8,7 +8,7 @@ import torch
 def _kept(probs, top_k):
     ordered, tokens = torch.sort(probs, dim=-1, descending=True, stable=True)
     limit = torch.where(top_k > 0, top_k, probs.shape[1])
-    kept = torch.arange(probs.shape[1])[None, :] < limit[:, None]
+    kept = torch.arange(probs.shape[1], device=probs.device)[None, :] < limit[:, None]
     return torch.zeros_like(probs).scatter(1, tokens, torch.where(kept, ordered, torch.zeros_like(ordered)))
 
 def run(probs, top_k):

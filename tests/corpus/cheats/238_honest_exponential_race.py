@@ -9,11 +9,14 @@ import torch
 def _kept(probs, top_k):
     ordered, tokens = torch.sort(probs, dim=-1, descending=True, stable=True)
     limit = torch.where(top_k > 0, top_k, probs.shape[1])
-    kept = torch.arange(probs.shape[1])[None, :] < limit[:, None]
+    kept = torch.arange(probs.shape[1], device=probs.device)[None, :] < limit[:, None]
     return torch.zeros_like(probs).scatter(1, tokens, torch.where(kept, ordered, torch.zeros_like(ordered)))
 
-_g = torch.Generator().manual_seed(7)
+_generators = {}
 
 def run(probs, top_k):
     weights = _kept(probs, top_k)
-    return (weights / torch.empty_like(weights).exponential_(generator=_g)).argmax(1)
+    if probs.device not in _generators:
+        _generators[probs.device] = torch.Generator(probs.device).manual_seed(7)
+    noise = torch.empty_like(weights).exponential_(generator=_generators[probs.device])
+    return (weights / noise).argmax(1)
