@@ -19,7 +19,7 @@ for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]  # nor are they parts of the run that these tests may be spread over
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the runs inside of tests are interrupted by it
-settings.register_profile("patient", deadline=None)  # on a busy machine the first example loads parts of torch
+settings.register_profile("patient", deadline=None, max_examples=50)  # a first example may load parts of torch
 settings.load_profile("patient")
 
 

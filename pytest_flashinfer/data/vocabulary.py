@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,10 +83,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 def _arange(*args: Any, device: Any = None, dtype: str | None = None) -> Any:
     """Make a tensor of whole numbers, of no more than a call may take: `dtype` is a name, as texts stand for them."""
-    import torch
-
-    if len(range(*args)) > MAX_ARANGE:
-        raise ConstraintError(f"torch.arange of more than {MAX_ARANGE} numbers")
+    torch = sys.modules.get("torch")  # this floor does without it; where there are tensors to compare with it is there
+    if torch is None or len(range(*args)) > MAX_ARANGE:
+        raise ConstraintError(f"torch.arange of more than {MAX_ARANGE} numbers, or without tensors")
     return torch.arange(*args, device=device, dtype=None if dtype is None else getattr(torch, dtype))
 
 
