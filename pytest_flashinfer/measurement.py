@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median, stdev
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_flashinfer.worker.timing import disagreement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pytest_flashinfer.data.model import Workload
     from pytest_flashinfer.judging import Call
@@ -105,19 +105,16 @@ class Measurement:
         return said
 
 
-def joined(measurements: Sequence[Measurement]) -> Measurement:
-    """Return several measurements of one kernel on one workload as one, with the rounds of all."""
-    first, *further = measurements
-    for each in further:
-        throttle = sorted({*first.card.get("throttle", ()), *each.card.get("throttle", ())})
-        first = replace(
-            first,
-            warm=first.warm + each.warm,
-            timed=first.timed + each.timed,
-            card={**first.card, **each.card, "throttle": throttle},
-            waited=first.waited + each.waited,
-        )
-    return first
+def joined(first: Measurement, other: Measurement) -> Measurement:
+    """Return two measurements of one kernel on one workload as one, with the rounds of both."""
+    throttle = sorted({*first.card.get("throttle", ()), *other.card.get("throttle", ())})
+    return Measurement(
+        first.warm + other.warm,
+        first.timed + other.timed,
+        {**first.card, **other.card, "throttle": throttle},
+        first.waited + other.waited,
+        on_card=first.on_card,
+    )
 
 
 def most_rounds(kind: str) -> int:

@@ -57,7 +57,6 @@ class Timing:
         self._solution: UnderTest | None = None  # that was timed
         self._attempts = 0
         self._measured = Measurement(())
-        self._pooled = [self._measured]  # what it is made of
         self._outcome = Outcome()
         self._counted: Work | str | None = None  # of the item's workload, or why it cannot be counted
 
@@ -74,7 +73,6 @@ class Timing:
             calls += self._measured.calls
         if self._measured.complete:
             self._outcome = self._judged(cases, workload)
-        self._pooled = [self._measured]
         return calls
 
     def settle(self, solution: UnderTest, cases: Cases, workload: Workload) -> list[Call]:
@@ -84,23 +82,28 @@ class Timing:
         judged. Raises Failed where the time cannot be believed.
         """
         calls: list[Call] = []
-        while len(self._pooled) < _MEASUREMENTS and self._near_tie(cases, workload):
-            self._pooled.append(self._believable(solution, cases, workload))
-            calls += self._pooled[-1].calls
-            self._measured = joined(self._pooled)
-            if not self._measured.complete:
+        count = 1
+        while count < _MEASUREMENTS and self._near_tie(cases, workload, count):
+            again = self._believable(solution, cases, workload)
+            calls += again.calls
+            self._measured = joined(self._measured, again)
+            if not again.complete:
                 return calls
+            count += 1
         if calls:
-            self._reference_times(cases, workload, len(self._pooled))
+            self._reference_times(cases, workload, count)
             self._outcome = self._judged(cases, workload)
         return calls
 
-    def _near_tie(self, cases: Cases, workload: Workload) -> bool:
-        """Say whether it is hard to tell a call from the reference's, where rounds are short and take little memory."""
+    def _near_tie(self, cases: Cases, workload: Workload, count: int) -> bool:
+        """Say whether it is hard to tell a call from the reference's, measured `count` times each.
+
+        Only where rounds are short and take little memory.
+        """
         durations, many = self._measured.durations, most_rounds(self.session.device.kind)
         if not self._measured.on_card or len(durations) < many:
             return False
-        reference = self._reference_times(cases, workload, len(self._pooled))
+        reference = self._reference_times(cases, workload, count)
         if len(reference) < many:
             return False
         compared = compare(interval(reference), interval(durations), _ALIKE)
