@@ -205,14 +205,21 @@ def test_no_warning_where_nobody_would_think_that_a_gate_was_passed(repository, 
         ("--fib-tolerance=gemm_*: rtol=1e-2", "'gemm_*'"),
     ],
 )
-@pytest.mark.parametrize("more", [("-k", "test_schema"), ("-k", "test_schema", "-n2")], ids=["alone", "distributed"])
-def test_a_name_that_nothing_has_is_warned_of_once(repository, option, said, more):
-    done = repository.run(option, option, *more)
-    assert done.code == 0
+def test_a_name_that_nothing_has_is_warned_of_once(repository, option, said):
     switch = option.partition("=")[0]
-    warned = [line.strip() for line in done.output.splitlines() if "no definition and no op_type of this run" in line]
-    assert len(warned) == 1, done.output
-    assert warned[0].endswith(f"{switch}: no definition and no op_type of this run is {said}")
+    assert warned_of(repository, option) == f"{switch}: no definition and no op_type of this run is {said}"
+
+
+def test_several_processes_warn_of_a_name_once_as_well(repository):
+    assert warned_of(repository, "--fib-threshold=gemm: 1%", "-n2").endswith("no op_type of this run is 'gemm'")
+
+
+def warned_of(repository, option, *more):
+    """Give an option twice; return the one warning that follows, from the option on."""
+    done = repository.run(option, option, "-k", "test_schema", *more)
+    assert done.code == 0
+    (line,) = [line for line in done.output.splitlines() if "no definition and no op_type of this run" in line]
+    return line[line.index("--") :]
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,9 @@ def interrupted(repository, number, *options):
         return run.wait(60), output
 
 
-@pytest.mark.parametrize("options", [(), ("-n2",)], ids=["alone", "distributed"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "options"), [(signal.SIGINT, ()), (signal.SIGTERM, ("-n2",))], ids=["alone", "distributed"]
+)
 def test_an_interrupted_run_writes_what_it_has(repository, old, number, options):
     code, output = interrupted(repository, number, *options)
     assert code == 2, output
