@@ -15,6 +15,7 @@ from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.explaining import explained
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
+from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed
@@ -186,6 +187,7 @@ class SizeSearch:
 
     def _search(self, outcome: Callable[[Drawn], Exception | None]) -> Search:
         forced = self.item.config.getoption("hypothesis_seed", None)
+        pools = grid_of(self.definition, self.listed, self.budget).pools  # how much there is to point at is no work
         return Search(
             outcome,
             edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed),
@@ -199,7 +201,11 @@ class SizeSearch:
             key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
             saved_last=self.item.config.getoption("fib_seed", None) is not None,  # a seed brings its own cases again
             least=FEW if self.options.seconds >= SECONDS else 0,
-            sizes=lambda drawn: {n: size for n, size in drawn[0].items() if n not in self.definition.const_axes},
+            sizes=lambda drawn: {
+                name: size
+                for name, size in drawn[0].items()
+                if name not in pools and name not in self.definition.const_axes
+            },
         )
 
     def _passes_alone(self, found: Outcome, check: CaseCheck) -> bool:

@@ -21,13 +21,16 @@ _Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from th
 _EDGES: Final = 72
 _SEEDS: Final = (1 << 31) - 1
 _LARGEST: Final = (4097, 2049, 1025)
+_LARGEST_POOL: Final = (65537,)  # where ids in 16 bits are not enough
+_LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
+_ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
 _LAST: Final = 1000  # sizes from here on come last: many small cases tell more than one that takes as long
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 # Where calls are slow, few cases are tried: each of the first differs in several ways.
 _FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "negative")
 _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "empty")
-_FIRST_SIZES: Final = (3, 9, 2, 17, 33)
+_FIRST_SIZES: Final = (3, 9, 1, 17, 33)
 _FIRST_LONG: Final = 4
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
@@ -49,31 +52,33 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     cases: list[Case] = []
     largest = list(islice(_largest(grid), limit // _KEPT))
     _add(cases, grid, _wishes(grid, layouts), seed, limit - len(largest))
-    _add(cases, grid, largest, seed, limit)
+    _add(cases, grid, largest, seed, limit, _ROOM)
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in grid.contract.free))
 
 
-def _add(cases: list[Case], grid: Grid, wishes: Iterable[_Wish], seed: int, limit: int) -> None:
+def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
+    cases: list[Case], grid: Grid, wishes: Iterable[_Wish], seed: int, limit: int, room: int = 0
+) -> None:
     """Add the cases that wishes lead to, if they are new, until there are `limit`."""
     for wish, changes in wishes:
         if len(cases) >= limit:
             break
-        case = _case(grid, wish, changes, (seed + len(cases)) & _SEEDS)
+        case = _case(grid, wish, changes, (seed + len(cases)) & _SEEDS, room)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
 
 
-def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed: int) -> Case | None:
+def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed: int, room: int) -> Case | None:
     try:
         axes = grid.settled(wish)
     except InputsError:
         return None
     recipe = Recipe(**{"seed": seed, "structure": grid.structures[0], **changes})
-    return (axes, recipe) if grid.fits(axes) else None
+    return (axes, recipe) if grid.fits(axes, room) else None
 
 
-def _fits(grid: Grid, wish: Mapping[str, int]) -> bool:
-    return _case(grid, wish, {}, 0) is not None
+def _fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:
+    return _case(grid, wish, {}, 0, room) is not None
 
 
 def _same(one: Recipe, other: Recipe) -> bool:
@@ -172,12 +177,20 @@ def _sizes(grid: Grid, sizes: Sequence[int]) -> Iterator[_Wish]:
 
 
 def _largest(grid: Grid) -> Iterator[_Wish]:
-    """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there."""
+    """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there.
+
+    But where there are ids there are several, and they have several things to point at.
+    """
+    small = {**grid.ones, **{name: grid.base[name] for name in grid.pools}}
+    told = [name for name in _LARGEST_STRUCTURES if name in grid.structures]
+    changes = {"structure": told[0]} if told else {}
     for name in _order(grid):
-        for value in _LARGEST if name not in grid.pools else ():
-            wish = {**grid.ones, **(grid.sequences(2) if name in grid.totals else {}), name: value}
-            if _fits(grid, wish):
-                yield wish, {"structure": "one_long"} if "one_long" in grid.structures else {}
+        pool = name in grid.pools
+        for value in _LARGEST_POOL if pool else _LARGEST:
+            few = grid.base if pool else {**small, **(grid.sequences(2) if name in grid.totals else {})}
+            wish = {**few, name: value}
+            if _fits(grid, wish, _ROOM):
+                yield wish, changes
                 break
 
 

@@ -139,11 +139,16 @@ def _masked(x: torch.Tensor, draw: Draw) -> None:
 
 
 def _neginf(x: torch.Tensor, draw: Draw) -> None:
+    """Make rows that hold nothing else, rows with it up to some column or from one on, as masks do, and single ones."""
     _normal(x, draw)
-    rows = _uniform(x, 0, 1, draw.rows) < 0.3  # noqa: PLR2004 - a third of the rows holds nothing but -inf
-    rows[:1] = True
+    kinds = _uniform(x, 0, 1, draw.rows)
+    kinds[:1] = 0.0
+    column = torch.arange(x.shape[1], device=x.device)
+    edge = torch.randint(x.shape[1], (x.shape[0], 1), device=x.device, generator=draw.own)
     some = torch.empty(x.shape, dtype=torch.float16, device=x.device).uniform_(0, 1, generator=draw.own) < 0.2  # noqa: PLR2004
-    x.masked_fill_(rows | some, -math.inf)
+    x.masked_fill_((kinds < 0.3) | some, -math.inf)  # noqa: PLR2004
+    x.masked_fill_((kinds > 0.8) & (column < edge), -math.inf)  # noqa: PLR2004
+    x.masked_fill_((kinds > 0.6) & (kinds <= 0.8) & (column > edge), -math.inf)  # noqa: PLR2004
 
 
 def _one_entry(x: torch.Tensor, draw: Draw, value: float) -> None:

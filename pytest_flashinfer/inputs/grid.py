@@ -194,9 +194,9 @@ class Grid:
             self._settled[key] = settle(self.contract, self.plan, wish, pinned)
         return dict(self._settled[key])
 
-    def fits(self, axes: Mapping[str, int]) -> bool:
-        """Say whether a case of these sizes stays within the budget."""
-        return self.elements(axes) <= self.budget
+    def fits(self, axes: Mapping[str, int], room: int = 0) -> bool:
+        """Say whether a case of these sizes stays within the budget, or within `room`, if that is more."""
+        return self.elements(axes) <= max(self.budget, room)
 
     @cached_property
     def candidates(self) -> dict[str, list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _BIG: Final = 1 << 23  # elements of a table of random keys that are sorted at a time
 _TRIES: Final = 16
 _ANY: Final = 64  # ids stay below this where nothing bounds them
+_FEW: Final = 2  # tokens that occur in `few_ids`
 _RANGE: Final = 4  # fewer ids have one order between the first and the last
 
 
@@ -178,7 +180,10 @@ def counts(setting: Setting, name: str) -> torch.Tensor:
 
 
 def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.device) -> torch.Tensor:
-    """Return ids anywhere below `limit`, repeats allowed, mostly the first or the last among them; some are unused."""
+    """Return ids anywhere below `limit`, repeats allowed, mostly the first or the last among them; some are unused.
+
+    In the structure `few_ids` tokens are two only, the same in all inputs: by chance no two of a vocabulary are equal.
+    """
     shape = setting.shape(name)
     low, high = setting.limits(name)
     low = max(low or 0, 0) if setting.plan.roles[name].unused else low or 0
@@ -188,12 +193,22 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
         raise AxisConflict(f"{name} < {top}", f"{math.prod(shape)} indices", f"{top} entries to point at")
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
     ids = torch.randint(low, max(top, 1), shape, generator=generator, device=device)
+    few = setting.structure == "few_ids" and setting.plan.roles[name].kind == "token_ids"
+    if few and ids.numel():
+        ids = torch.tensor(_tokens(setting.seed, low, top), device=device)[ids % _FEW]
     flat, away = ids.view(-1), unused.mark(setting, name, ids)
-    tried = (setting.rng.randrange(len(flat)) for _ in range(_TRIES if len(flat) else 0))
+    tried = (setting.rng.randrange(len(flat)) for _ in range(_TRIES if len(flat) and not few else 0))
     used = dict.fromkeys(place for place in tried if place not in away)
     for place, end in zip(used, _ends(setting, low, top), strict=False):
         flat[place] = end
     return ids
+
+
+def _tokens(seed: int, low: int, top: int) -> list[int]:
+    """Return the few tokens from `low` to below `top` that occur: mostly the first or the last is one of them."""
+    rng = Random(f"{seed}/tokens")  # noqa: S311 - not for secrets
+    tokens = [rng.randrange(low, top) for _ in range(_FEW)]
+    return [rng.choice((low, top - 1, tokens[0])), *tokens[1:]]
 
 
 def _ends(setting: Setting, low: int, top: int) -> tuple[int, ...]:

@@ -33,6 +33,8 @@ def arranged(options: Sequence[int], count: int, structure: str, page: int, rng:
     rest = {"one_long": least, "empty": least, "single": max(least, min(1, max(options)))}.get(structure)
     if rest is None or (count == 1 and structure != "one_long"):
         return [least] if structure == "empty" else [options[i % len(options)] for i in range(count)]
+    if count == 1:
+        return [max(options)]
     lengths = [rest] * count
     inner = range(1, count - 1) if structure == "empty" and count > 2 else range(count)  # noqa: PLR2004 - has an inside
     for i in rng.sample(inner, min(count, max(1, count // 3 if structure == "empty" else 1))):

@@ -213,7 +213,7 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     if name is not None and name in setting.given:
         return [int(n) for n in setting.given[name].flatten().tolist()]
     low, high = setting.limits(name) if name else (None, None)
-    room = capacity(setting, found)
+    room = capacity(setting, found, high)
     high = room if high is None else min(high, room)
     low = min(max(low or 0, 0), high)
     options = lengths.telling(found.page_size, low, high, setting.rng)
@@ -225,6 +225,11 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     return lengths.raised(drawn, _wanted(setting, "q", "plain") - sum(drawn), [high] * found.count)
 
 
-def capacity(setting: Setting, found: Sequences) -> int:
-    """Return how many keys one sequence can have: by its page table, or by the padded axis of the keys."""
-    return min(queries.rooms(setting, found), default=_LONGEST)
+def capacity(setting: Setting, found: Sequences, stated: int | None = None) -> int:
+    """Return how many keys one sequence can have: by its page table, or by the padded axis of the keys.
+
+    Where neither says it, as many as are `stated`, if there is an axis that large.
+    """
+    largest = max((setting.env.get(name) or 0 for name in setting.contract.axis_names), default=0)
+    usual = stated if stated is not None and stated <= largest else _LONGEST
+    return min(queries.rooms(setting, found), default=usual)

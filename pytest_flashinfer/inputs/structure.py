@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank", "all_padded"})
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
+_OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform",), "token_ids": ("few_ids",)}
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
 
 
@@ -36,10 +37,8 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
     """Return the structures that differ for this definition, the plainest first; always at least `mixed`."""
     kinds = {role.kind for role in plan.roles.values()}
     names = dict.fromkeys(_RAGGED if plan.pointers or plan.lengths or kinds & _ROWS else ("mixed",))
-    if "mask" in kinds:
-        names.update(dict.fromkeys(("uniform", "blank")))
-    if "bits" in kinds:
-        names["uniform"] = None
+    for kind, own in _OF_KINDS.items():
+        names.update(dict.fromkeys(own if kind in kinds else ()))
     if kinds & _IDS:
         names["identity"] = None
     if unused.occurs(contract, plan):

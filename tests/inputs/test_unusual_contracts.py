@@ -186,7 +186,44 @@ def test_edges_reach_past_single_blocks_and_the_sizes_of_constants():
     assert 4097 in sizes
     assert 48 in sizes
     assert sizes.index(4097) > 15  # by then it shows how long a case takes
-    assert max(case[0]["n"] for case in edge_cases(rows, max_elements=100_000)) == 1025
+    assert max(case[0]["n"] for case in edge_cases(rows, max_elements=100_000)) == 4097, "more than others may have"
+    wide = define("wide", axes(n=None, h=512), {"x": tensor("n h")}, {"y": tensor("n h")}, NOTHING)
+    assert max(case[0]["n"] for case in edge_cases(wide, max_elements=100_000)) == 1025
+
+
+def test_edges_reach_past_what_ids_of_sixteen_bits_can_name():
+    looked_up = define(
+        "looked_up", axes(n=None, rows=None, h=8), {"table": tensor("rows h"), "input_ids": tensor("n", "int64")},
+        {"y": tensor("n h")}, NOTHING, "input_ids.max() < rows",
+    )  # fmt: skip
+    large = [case for case in edge_cases(looked_up, max_elements=100_000) if case[0]["rows"] > 1 << 16]
+    assert [case[0]["n"] for case in large] == [5], "one of several ids is the last"
+    many = next(case for case in edge_cases(looked_up, max_elements=100_000) if case[0]["n"] == 4097)
+    assert many[0]["rows"] > 1, "or all ids would be the same"
+
+
+def test_a_single_long_sequence_is_as_long_as_can_be():
+    rows = define(
+        "rows", axes(batch=None, most=None), {"x": tensor("batch most"), "lengths": tensor("batch", "int32")},
+        {"y": tensor("batch most")}, NOTHING, "(lengths >= 0).all()", "(lengths <= most).all()",
+    )  # fmt: skip
+    for inputs in made(rows, {"batch": 1, "most": 4097}, structure="one_long"):
+        assert inputs["lengths"].tolist() == [4097]
+
+
+def test_few_tokens_are_the_same_in_all_inputs():
+    both = define(
+        "both", axes(n=None, vocab_size=1000), {"draft_tokens": tensor("n", "int32"), "tokens": tensor("n", "int32")},
+        {"y": tensor("n", "int32")}, NOTHING, "(tokens < vocab_size).all()", "(draft_tokens < vocab_size).all()",
+    )  # fmt: skip
+    assert "few_ids" in {case[1].structure for case in edge_cases(both)}
+    ends = set()
+    for inputs in made(both, {"n": 40}, structure="few_ids"):
+        used = set(inputs["tokens"].tolist())
+        assert used == set(inputs["draft_tokens"].tolist())
+        assert 1 <= len(used) <= 2
+        ends |= used & {0, 999}
+    assert ends == {0, 999}
 
 
 def test_another_seed_draws_other_contents_for_the_same_edges():

@@ -65,7 +65,11 @@ def test_families_are_what_they_are_called():
     assert (filled("sparse") == 0).float().mean() > 0.8
     assert torch.equal(filled("small_ints"), filled("small_ints").round())
     assert filled("peaks")[0].argmax() == 47
-    assert (filled("neginf")[0] == -math.inf).all()
+    masked = filled("neginf") == -math.inf
+    assert masked[0].all()
+    ends = [row[:3].all() and not row.all() for row in (*masked, *masked.flip(1))]
+    assert any(ends[: len(masked)]), "as where a window begins"
+    assert any(ends[len(masked) :]), "as where lengths end"
     assert filled("nan").isnan().any(1)[0]
     assert filled("offset").mean(1).min() > 8 * filled("offset").std(1).max()
     row = filled("big_row").abs().amax(1)
