@@ -93,10 +93,18 @@ class Reference:
     def under(self, mode: WideMode, lifted: Mapping[str, Any]) -> Results:
         """Run wide under a dispatch mode; `LiftError` where that is impossible."""
         results: Results = run_wide(mode, lambda: self._call(lifted))
-        plain = {name: None if x is None else x.as_subclass(torch.Tensor) for name, x in results.items()}
-        return {
-            name: x.clone() if isinstance(results[name], Lifted) and x is not None else x for name, x in plain.items()
-        }
+        return {name: None if x is None else self._plain(name, x) for name, x in results.items()}
+
+    def _plain(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """Return what a wide run gave for an output without what the run noted about it."""
+        if not isinstance(value, Lifted):
+            return value.as_subclass(torch.Tensor)
+        wide, given = value.as_subclass(torch.Tensor), value.declared
+        return wide.to(given).view(torch.uint8) if self._are_codes(name, given) else wide.clone()
+
+    def _are_codes(self, name: str, given: torch.dtype) -> bool:
+        """Whether an output is declared as the bytes of the 8-bit floats that the reference gives."""
+        return canonical(self.outputs[name].dtype) == "uint8" and given.itemsize == 1 and given.is_floating_point
 
     def _call(self, inputs: Mapping[str, Any]) -> Results:
         _seed(self.device, self.seed)
@@ -122,7 +130,16 @@ class Reference:
         shape, dtype = storage(spec)
         if spec.shape is not None and tuple(value.shape) != shape:
             raise InvalidReferenceError(f"the reference gives {name} as {list(value.shape)}, declared {list(shape)}")
+        if self._are_codes(name, value.dtype):
+            return value.view(torch.uint8)
+        if value.dim() and _is_real(value.dtype) != _is_real(dtype):  # a Python number is either
+            given, declared = (str(each).removeprefix("torch.") for each in (value.dtype, dtype))
+            raise InvalidReferenceError(f"the reference gives {name} in {given}, declared {declared}")
         return value if value.dtype == dtype else value.to(dtype)
+
+
+def _is_real(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def _seed(device: torch.device, seed: int) -> None:

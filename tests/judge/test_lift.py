@@ -215,11 +215,25 @@ def test_a_reference_that_rounds_on_the_way_accepts_both_ways() -> None:
         (lambda x: None, "returns no y"),
         (lambda x: x[:2], "as \\[2, 8\\], declared \\[4, 8\\]"),
         (lambda x: x.mul_(2), "writes into its inputs: x"),
+        (lambda x: x.int(), "gives y in int32, declared bfloat16"),
+        (lambda x: x > 0, "gives y in bool, declared bfloat16"),
     ],
 )
 def test_a_reference_that_breaks_its_contract_is_invalid(run: Callable[..., Any], words: str) -> None:
     with pytest.raises(InvalidReferenceError, match=words):
         judge(run, "bfloat16")
+
+
+def test_bytes_may_be_given_as_the_floats_that_they_are() -> None:
+    x = torch.randn(64, 32)
+    specs = {"y": OutputSpec("uint8", (64, 32))}
+    found = evaluate(lambda x: (x / 3).to(torch.float8_e4m3fn), {"x": x}, specs).outputs["y"]
+    assert torch.equal(found.native, (x / 3).to(torch.float8_e4m3fn).view(torch.uint8))
+    assert found.undecided is None or float(found.undecided.float().mean()) < 0.01
+
+
+def test_floats_of_another_width_are_rounded() -> None:
+    assert judge(lambda x: x.double(), "bfloat16").native.dtype is torch.bfloat16
 
 
 def advance(x: torch.Tensor, state: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
