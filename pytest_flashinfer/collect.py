@@ -14,6 +14,7 @@ from pytest_flashinfer import checks
 from pytest_flashinfer.keyword import SHOWN_UUID, Names
 from pytest_flashinfer.options import replay
 from pytest_flashinfer.report import notes as notes_of
+from pytest_flashinfer.sources import blamed
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
@@ -174,15 +175,22 @@ class KernelItem(pytest.Function):
         text = getattr(excinfo.value, "text", None)
         if callable(text):
             again = replay(self.config, self._address, self.config.stash[SESSION].options)
-            return self._shown(excinfo, f"{text()}\n  replay: {again}")
+            return self._shown(excinfo, f"{text()}{self._source(text())}\n  replay: {again}")
         return super().repr_failure(excinfo)
 
     @property
     def _address(self) -> str:
         """The id with a path that leads there from the current folder; pytest's own may start somewhere else."""
+        return f"{self._from_here(self.path)}::{self.name}"
+
+    def _source(self, text: str) -> str:
+        """Return a line that says where in its author's files the solution is wrong, as far as a failure tells."""
+        place = blamed(self, text)
+        return "" if place is None else f"\n  source: {self._from_here(place[0])}:{place[1]}"
+
+    def _from_here(self, path: Path) -> str:
         here = self.config.invocation_params.dir
-        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
-        return f"{path.as_posix()}::{self.name}"
+        return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
 
     def _shown(self, excinfo: pytest.ExceptionInfo[BaseException], text: str) -> Any:
         """Return `text` as what pytest shows; its first line stands for it in the summary, and in junit."""

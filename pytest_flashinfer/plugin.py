@@ -190,16 +190,13 @@ class FlashInferPlugin:
         benchmark = getattr(item, "funcargs", {}).get("benchmark")
         if benchmark is not None and report.when == "call":
             benchmark.skipped = True  # pytest-benchmark would warn of a fixture that a wrong kernel never got to use
-        key = getattr(getattr(item, "callspec", None), "params", {}).get("solution")
-        entry = getattr(item.parent, "solutions", {}).get(key)
-        if entry is not None:
-            from pytest_flashinfer import sources
+        from pytest_flashinfer import sources
 
-            facts = dict(report.user_properties)
-            path, line = sources.blamed(entry, str(facts.get("status")), report.longreprtext)
+        place = sources.blamed(item, report.longreprtext)
+        if place is not None:
             for properties in (item.user_properties, report.user_properties):  # junit reads those of the teardown
                 properties[:] = [pair for pair in properties if pair[0] != sources.PROPERTY]
-                properties.append((sources.PROPERTY, f"{path}:{line}"))
+                properties.append((sources.PROPERTY, f"{place[0]}:{place[1]}"))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print one table per definition."""

@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
     from pytest_flashinfer.catalogue import Entry
     from pytest_flashinfer.data.model import Solution
 
 PROPERTY = "fib_source"  # of a failed item's report: `path:line`
 
 
-def blamed(entry: Entry, status: str, text: str) -> tuple[Path, int]:
-    """Return file and line (from 1) that the failure `text` is about: its frame, else the entry function's first line.
+def blamed(item: pytest.Item, text: str) -> tuple[Path, int] | None:
+    """Return file and line (from 1) that a failure is about: its frame, else the entry function's first line.
 
-    A solution in a JSON file has its sources on one line each: that line is returned.
+    `text` begins with the status. `None` for an item of no solution.
     """
+    key = getattr(getattr(item, "callspec", None), "params", {}).get("solution")
+    entry = getattr(item.parent, "solutions", {}).get(key)
+    return None if entry is None else _place(entry, text.partition(":")[0], text)
+
+
+def _place(entry: Entry, status: str, text: str) -> tuple[Path, int]:
+    """Return file and line; a solution in a JSON file has its sources on one line each, and that line is returned."""
     solution = entry.solution
     file, line = _named(solution, status, text) or (solution.entry_file, _entry_line(solution))
     for number, source in enumerate(solution.sources):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # frames, the innermost ones
 _FRAME = re.compile(r'^ {1,6}File "([^"\n]+)", line (\d+)(?:, in (.+))?$')
+_CAUSE = "The above exception was the direct cause of the following exception:"
 _BUILT = re.compile(r"^.*/solutions/[0-9a-f]{32}/(?:sources/)?")  # the folder that a solution is built in
 
 
@@ -29,8 +30,12 @@ class Frame:
 
 
 def frames(traceback: str) -> list[Frame]:
-    """Return the frames that lie in the solution's own files, outermost first; those of the harness are left out."""
-    return list(_frames(traceback.splitlines()))
+    """Return the frames that lie in the solution's own files, outermost first; those of the harness are left out.
+
+    An exception that another one was raised from comes first in a traceback, and lies further in.
+    """
+    parts = traceback.split(_CAUSE)
+    return [frame for part in reversed(parts) for frame in _frames(part.splitlines())]
 
 
 def shown(traceback: str) -> str:

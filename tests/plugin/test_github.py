@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from pytest_flashinfer.judge.raised import frames
+
 from .repository import WRONG, Repository
 
 RAISES = "def run(x, w):\n    print('::error::forged')\n    print('##[add-path]/evil')\n    return x.nothing\n"
@@ -86,6 +88,23 @@ def test_a_failure_shows_the_lines_that_raised(run):
     _, done = run
     text = done["test_correct[kit-"].text
     assert "\n  at main.py:5 in run: return work(x)\n  at helper.py:2 in work: raise ValueError('odd')\n" in text
+    assert "\n  source: solutions/kit/solution/python/helper.py:2\n" in text
+
+
+def test_a_cause_lies_further_in_than_what_was_raised_from_it():
+    """As where Triton says that a kernel cannot be compiled."""
+    folder = f"/tmp/solutions/{'0' * 32}"
+    cause = f'Traceback (most recent call last):\n  File "{folder}/main.py", line 3, in kernel\n    tl.summ(x)\n'
+    raised = f'Traceback (most recent call last):\n  File "{folder}/main.py", line 9, in run\n    kernel[(1,)](x)\n'
+    directly = "\nThe above exception was the direct cause of the following exception:\n\n"
+    instead = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert [each.line for each in frames(cause + directly + raised)] == [9, 3]
+    assert [each.line for each in frames(cause + instead + raised)] == [3, 9]
+
+
+def test_what_is_wrong_without_a_line_of_its_own_is_shown_where_the_function_begins(run):
+    _, done = run
+    assert re.search(r"\n  source: solutions/tests/scale_add_h8/wrong.json:\d+\n", done["test_correct[wrong-"].text)
 
 
 def test_faults_of_files_are_annotated_where_they_are(repository, monkeypatch):
