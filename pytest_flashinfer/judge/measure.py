@@ -112,7 +112,8 @@ class Values:
     def tolerated(self, part: slice, expected: torch.Tensor) -> torch.Tensor:
         """Return the tolerated error of a chunk."""
         if self.allowance is not None:
-            return self.allowance[part].to(torch.float64) * (1.0 if self.own.scale is None else self.own.scale)
+            allowed = self.allowance[part].to(torch.float64)
+            return allowed if self.own.scale is None else allowed * self.own.scale
         return (self.own.atol or 0.0) + (self.own.rtol or 0.0) * expected.abs()
 
     def limit(self, index: int) -> float:

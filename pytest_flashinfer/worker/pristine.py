@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_flashinfer.worker import poison
+from pytest_flashinfer.worker.views import Views, differ, parts
 
 if TYPE_CHECKING:
     import random
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 IMAGE_LIMIT = 1 << 26  # bytes; image, mask and difference take three times as much again
 _NOISE = 1 << 20  # bytes after which guard bytes repeat: drawing them costs more than anything else here
-_CHUNK = 1 << 28  # bytes compared in one operation
 _NO_COPY = 0xFF  # in place of the last call's copy of an input
 _CACHED = 1 << 15  # 64-bit words compared in one operation on the CPU, whose caches hold as many
 
@@ -48,21 +48,27 @@ class Imaged:
         self.layout = layout
         self.arena = arena[: layout.total]
         self.poison = _patterns(layout, rng)
+        self.views = Views(self.arena)
         self.image = _noise(layout.total, arena.device, rng)
         _apply_poison(layout, self.image, self.poison)
+        self._inputs = {name: _spread(slot.tensor_of(self.image)) for name, slot in layout.inputs.items()}
 
     def fill(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
-        for name, slot in self.layout.inputs.items():
-            _spread(slot.tensor_of(self.image)).copy_(_spread(inputs[name]))
+        for name, place in self._inputs.items():
+            place.copy_(_spread(inputs[name]))
         self.arena.copy_(self.image)
 
     def changes(self) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
+        return [((now ^ before) & mask).any() for now, before, mask in self._protected]
+
+    @functools.cached_property
+    def _protected(self) -> list[tuple[torch.Tensor, ...]]:
+        """The arena, its image and the mask as 64-bit words, side by side in the parts that are compared at a time."""
         step = self.image.numel() // 8 if self.image.is_cuda else _CACHED
         words = (each.view(torch.int64) for each in (self.arena, self.image, self._mask))
-        parts = (torch.split(each, step) for each in words)
-        return [((now ^ before) & mask).any() for now, before, mask in zip(*parts, strict=True)]
+        return list(zip(*(torch.split(each, step) for each in words), strict=True))
 
     def explain(self) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""
@@ -101,6 +107,7 @@ class Compared:
     def __init__(self, layout: Layout, arena: torch.Tensor, rng: random.Random) -> None:
         self.layout = layout
         self.arena = arena[: layout.total]
+        self.views = Views(self.arena)
         self.poison = _patterns(layout, rng)
         self._guard = _noise(max(zone.stop - zone.start for zone in layout.zones), arena.device, rng)
         self._inputs: Mapping[str, torch.Tensor] = {}  # the caller's own, no longer than it has them
@@ -109,7 +116,7 @@ class Compared:
         """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
         self._inputs = weakref.WeakValueDictionary(inputs)
         for name, slot in self.layout.inputs.items():
-            _spread(slot.tensor_of(self.arena)).copy_(_spread(inputs[name]))
+            _spread(self.views.tensor(slot)).copy_(_spread(inputs[name]))
         _apply_poison(self.layout, self.arena, self.poison)
         for zone in self.layout.zones:
             self.arena[zone.start : zone.stop] = self._guard[: zone.stop - zone.start]
@@ -135,8 +142,8 @@ class Compared:
         return [slot for name, slot in self.layout.inputs.items() if name not in written]
 
     def _differs(self, slot: Slot) -> torch.Tensor:
-        there, own = _spread(slot.tensor_of(self.arena)), _spread(self._inputs[slot.name])
-        return differ(_flat(there, there.device), _flat(own, there.device))
+        there, own = _spread(self.views.tensor(slot)), _spread(self._inputs[slot.name])
+        return differ(parts(_flat(there, there.device)), parts(_flat(own, there.device)))
 
     def _zone(self, zone: Zone) -> torch.Tensor:
         return self.arena[zone.start : zone.stop] != self._guard[: zone.stop - zone.start]
@@ -176,20 +183,6 @@ def _apply_poison(layout: Layout, base: torch.Tensor, patterns: Mapping[str, int
             slot.bytes_of(base).view(poison.word_type(slot.dtype)).fill_(pattern)
     for _, copy in layout.inplace.values():
         copy.bytes_of(base).fill_(_NO_COPY)
-
-
-def differ(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return a 0-d bool tensor: whether two flat uint8 tensors of one length differ; in chunks, nothing waited for."""
-    aligned = left.numel() // 8 * 8
-    words = left[:aligned].view(torch.int64), right[:aligned].view(torch.int64)
-    step = _CHUNK // 8
-    flags = [
-        (words[0][start : start + step] != words[1][start : start + step]).any()
-        for start in range(0, aligned // 8, step)
-    ]
-    if aligned < left.numel() or not flags:
-        flags.append((left[aligned:] != right[aligned:]).any())
-    return flags[0] if len(flags) == 1 else torch.stack(flags).any()
 
 
 def _spread(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,8 @@ import torch
 
 from pytest_flashinfer.worker import poison, unwritten
 from pytest_flashinfer.worker.memory import LARGE, roomy
-from pytest_flashinfer.worker.pristine import Pristine, Violation, differ
+from pytest_flashinfer.worker.pristine import Pristine, Violation
+from pytest_flashinfer.worker.views import differ
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,17 +23,17 @@ def late(pristine: Pristine, own: Iterable[str], written: Iterable[str]) -> dict
 
     The place of an output is its `own`, or the input that it is `written` into.
     """
-    base, layout = pristine.arena, pristine.layout
+    views, layout = pristine.views, pristine.layout
     pairs = {name: (layout.live[name], layout.snap[name]) for name in own}
     pairs |= {name: layout.inplace[name] for name in written}
-    return {name: differ(place.bytes_of(base), copy.bytes_of(base)) for name, (place, copy) in pairs.items()}
+    return {name: differ(views.parts(place), views.parts(copy)) for name, (place, copy) in pairs.items()}
 
 
 def copy_of(pristine: Pristine, slot: Slot, *, keep: bool) -> torch.Tensor:
     """Return a snapshot's values; unless they are to be kept, as a view of the arena where that will do."""
     if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
-        return slot.words_of(pristine.arena, torch.uint8) != 0
-    made = slot.tensor_of(pristine.arena)
+        return pristine.views.words(slot, torch.uint8) != 0
+    made = pristine.views.tensor(slot)
     if not keep:
         return made
     aside = made.is_cuda and slot.extent > LARGE and roomy(slot.extent)
@@ -56,4 +57,4 @@ def note_unwritten(pristine: Pristine, result: RunResult, name: str) -> None:
 def _words(pristine: Pristine, name: str) -> tuple[torch.Tensor, int]:
     """Return an output as words, and the poison that was in each of them."""
     slot = pristine.layout.snap[name]
-    return slot.words_of(pristine.arena, poison.word_type(slot.dtype)), pristine.poison[name]
+    return pristine.views.words(slot, poison.word_type(slot.dtype)), pristine.poison[name]
