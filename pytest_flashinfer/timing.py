@@ -76,10 +76,10 @@ class Timing:
         return calls
 
     def settle(self, solution: UnderTest, cases: Cases, workload: Workload) -> list[Call]:
-        """On a card, measure again what cannot be told from the reference; all rounds count together.
+        """On a card, measure again what looks a little faster or slower than the reference and may be as fast.
 
-        Ten rounds are enough to tell twice as fast, but not one percent. Returns the calls, each of which is to be
-        judged. Raises Failed where the time cannot be believed.
+        All rounds count together: ten are enough to tell twice as fast, but not one percent. Returns the calls, each of
+        which is to be judged. Raises Failed where the time cannot be believed.
         """
         calls: list[Call] = []
         count = 1
@@ -96,7 +96,7 @@ class Timing:
         return calls
 
     def _near_tie(self, cases: Cases, workload: Workload, count: int) -> bool:
-        """Say whether it is hard to tell a call from the reference's, measured `count` times each.
+        """Say whether a call, measured `count` times as the reference is, looks different from it and may not be.
 
         Only where rounds are short and take little memory.
         """
@@ -107,7 +107,8 @@ class Timing:
         if len(reference) < many:
             return False
         compared = compare(interval(reference), interval(durations), _ALIKE)
-        return compared.verdict == "UNDECIDED" and 1 / (1 + _NEAR) < compared.ratio < 1 + _NEAR
+        apart = max(compared.ratio, 1 / compared.ratio) - 1
+        return compared.verdict == "UNDECIDED" and _ALIKE < apart < _NEAR
 
     def report(self, benchmark: BenchmarkFixture, solution: UnderTest, cases: Cases, workload: Workload) -> None:
         """Give the durations to pytest-benchmark, with what explains them; the reference is timed the same way.
