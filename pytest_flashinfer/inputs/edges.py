@@ -35,7 +35,8 @@ _FIRST_LONG: Final = 4
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
-_TELLING: Final = ("zero_rows", "tiny", "large", "negative", "ties", "big_row")
+_TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "negative", "ties", "big_row")
+_ROW: Final = 131  # elements of a row that is more than one block
 
 
 def edge_cases(  # noqa: PLR0913 - all but one have defaults
@@ -216,9 +217,11 @@ def _long(grid: Grid) -> Iterator[_Wish]:
 
 
 def _families_again(grid: Grid) -> Iterator[_Wish]:
-    """Yield the families that tell most at a larger size, on the structures that tell most."""
+    """Yield the families that tell most at a larger size, with longer rows, on the structures that tell most."""
     order = _order(grid)
-    for number, name in enumerate(n for n in _TELLING if n in grid.families):
-        wish = {**grid.base, **grid.scaled(order[0], 33)} if order else grid.base
-        structure = grid.structures[(number + 1) % len(grid.structures)]
-        yield wish, {"family": name, "structure": structure}
+    wish = {**grid.base, **grid.scaled(order[0], 33)} if order else grid.base
+    longer = {**wish, **dict.fromkeys(grid.rows, _ROW)}
+    wish = longer if _fits(grid, longer) else wish
+    for number, name in enumerate(_TELLING):
+        if name in grid.families:
+            yield wish, {"family": name, "structure": grid.structures[number % len(grid.structures)]}

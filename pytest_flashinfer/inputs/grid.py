@@ -138,6 +138,12 @@ class Grid:
         limits = [names_of(role.limit) for role in self.plan.roles.values() if role.limit is not None]
         return frozenset().union(*limits) & set(self.contract.free) - self.counts
 
+    @cached_property
+    def rows(self) -> frozenset[str]:
+        """The free axes along which the rows of floats lie."""
+        last = [trees[-1] for n, trees in self.contract.dims.items() if trees and self.plan.roles[n].kind == "data"]
+        return frozenset(ast.unparse(tree) for tree in last) & set(self.contract.free)
+
     def _base(self, name: str) -> int:
         if name in self.counts:
             return self.sequences(5)[name]
