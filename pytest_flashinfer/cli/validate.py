@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, owner_of, sort_b
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
-from pytest_flashinfer.data.faults import Fault, cannot_enter, unique, without_repeats
+from pytest_flashinfer.data.faults import Fault, cannot_enter, unique
 from pytest_flashinfer.data.files import enter
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
 from pytest_flashinfer.data.load import load_traces
+from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.traces import MAX_FAULTY
 
@@ -70,8 +72,10 @@ def _inside(path: Path, folders: Iterable[Path]) -> bool:
 def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
     for path in dataset.definition_files():
         yield from dataset.problems(path)
-    if dataset.names:
-        yield from dataset.unknown_solutions()
+    if dataset.names:  # pytest may be given a part of them; what is handed in has to be whole
+        yield from (replace(fault, kind="fault") for fault in dataset.unknown_solutions())
+    if dataset.workload_files.places:
+        yield from dataset.without_workloads()
     for loaded in dataset.solutions:
         if loaded.value is None or loaded.value.definition not in dataset.names:
             yield from check_solution(loaded)
@@ -81,7 +85,7 @@ def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
     """Yield the faults of the records that `test_schema` does not see, and those of every line of a trace file."""
     for path in kinds.get("trace", ()):
         for loaded in load_traces(path, owner_of(path)):
-            yield from without_repeats((*loaded.faults, *schema.check("trace", loaded)))
+            yield from check_record("trace", loaded)
     for path in kinds.get("agent", ()):
         yield from load_agent(path).faults
     for name in ("calls", "result"):

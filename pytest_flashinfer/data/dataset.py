@@ -16,7 +16,7 @@ from pytest_flashinfer.data.workload_files import WorkloadFiles
 from pytest_flashinfer.data.workload_rules import check_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
@@ -135,6 +135,13 @@ class DataSet:
                     found.append(loaded.fault(("definition",), message, "warning"))
                 found.extend(loaded.faults)
         return unique(found)
+
+    def without_workloads(self) -> Iterator[Fault]:
+        """Warn of the definitions that no line of a workload is for."""
+        for name, paths in self.names.items():
+            if not any(map(self.workloads, paths)):
+                message = f"no workloads for {name}: nothing but test_sizes runs solutions; name a file {name}.jsonl"
+                yield from (self.load(path).fault((), message, "warning") for path in paths)
 
     def unreadable_solutions(self) -> dict[str, list[Loaded[Solution]]]:
         """Give the solutions that cannot be read by the definition that they name or lie in the folder of, else `""`.

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.files import enter, read_text
-from pytest_flashinfer.data.solution_forms import CONFIG, MAX_SOURCE, is_solution_module
+from pytest_flashinfer.data.solution_forms import CONFIG, MAX_SOURCE
+from pytest_flashinfer.data.solution_module import is_solution_module, misspelt_definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -102,6 +103,6 @@ def _below(root: Path, closed: list[OSError] | None) -> Iterator[Path]:
 
 
 def may_be_solution(path: Path) -> bool:
-    """Whether a Python file may be a solution, as one that cannot be read may."""
+    """Whether a Python file may be a solution, as one that cannot be read may, or nearly says that it is one."""
     text, _reason = read_text(path, MAX_SOURCE)
-    return text is None or is_solution_module(text)
+    return text is None or is_solution_module(text) or misspelt_definition(text) is not None

@@ -63,6 +63,9 @@ class Lines(Protocol):
     def __call__(self, where: JsonPath) -> int:
         """Give the line of a part, or of its nearest ancestor that the file has."""
 
+    def has(self, where: JsonPath) -> bool:
+        """Whether the file has a part: reading supplies some that it leaves out."""
+
     def show(self, where: JsonPath) -> str:
         """Write the path of a part with the keys of the file: an older form has other names than the record."""
 
@@ -77,6 +80,11 @@ class OneLine:
         """Give that line."""
         del where
         return self.line
+
+    def has(self, where: JsonPath) -> bool:
+        """Take it for there."""
+        del where
+        return True
 
     def show(self, where: JsonPath) -> str:
         """Write the path as it is."""

@@ -56,6 +56,10 @@ class Document:
         offset = self._offset(where)
         return self.line_of(where), line_and_column(self.text, offset)[1]
 
+    def has(self, where: JsonPath) -> bool:
+        """Whether the document has such a part."""
+        return where in self.scan().offsets
+
     def _offset(self, where: JsonPath) -> int:
         offsets = self.scan().offsets
         while where and where not in offsets:

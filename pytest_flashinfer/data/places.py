@@ -44,6 +44,10 @@ class Places:
         """Give the line in the file."""
         return self.document.line_of(self.original(where))
 
+    def has(self, where: JsonPath) -> bool:
+        """Whether the file has that part, under whatever name."""
+        return self.document.has(self.original(where))
+
     def show(self, where: JsonPath) -> str:
         """Write the path with the keys of the file."""
         return show_path(self.original(where))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
-from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
+from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
 from pytest_flashinfer.data.losses import nothing_is_lost
+from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
 from pytest_flashinfer.data.sizes import SizeError, resolve
@@ -168,7 +169,7 @@ def check_definition(loaded: Loaded[Definition]) -> tuple[Fault, ...]:
 
     The faults are ordered by line; kind `warning` marks those that stop nothing.
     """
-    faults = [*without_repeats((*loaded.faults, *schema.check("definition", loaded))), *loaded.warnings]
+    faults = check_record("definition", loaded)
     if loaded.value is not None:
         for rule in (*RULES, *(() if loaded.faults else (nothing_is_lost,))):  # what is not even read may well be lost
             found = islice(rule(loaded.value), schema.MAX_FINDINGS)

@@ -114,10 +114,12 @@ def _missing(error: ValidationError) -> list[str]:
 
 
 def _required(error: ValidationError) -> str:
-    missing, present = _missing(error), list(_instance(error))
+    missing = _missing(error)
+    known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+    unknown = [key for key in _instance(error) if key not in known]
     message = f"missing key{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
-    near = nearest(missing[0], present, 0.75) if len(missing) == 1 else None
-    return f"{message} (there is {near!r})" if near else message
+    near = [repr(found) for key in missing if (found := nearest(key, unknown, 0.75))]
+    return f"{message} (there is {', '.join(near)})" if near else message
 
 
 def _instance(error: ValidationError) -> Any:

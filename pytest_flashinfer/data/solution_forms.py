@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 
 from pytest_flashinfer.data.faults import Fault, JsonPath, Lines, OneLine
 from pytest_flashinfer.data.files import read_text
-from pytest_flashinfer.data.source import BrokenSource, functions, imported, parse_python, writes_in_place
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,13 +18,13 @@ else:
     import tomli as tomllib
 
 CONFIG = "config.toml"
-_KNOWN = ("name", "definition", "author", "description")
+KNOWN = ("name", "definition", "author", "description")
 SUFFIXES = frozenset([".py", ".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hh", ".inl", ".inc", ".ptx"])
 MAX_FILES = 200
 MAX_SOURCE = 8 << 20
 MAX_CONFIG = 256 << 10
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
-_DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=(?:[ \t]*([\"'])([\w.-]+)\1)?", re.MULTILINE)
+DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=(?:[ \t]*([\"'])([\w.-]+)\1)?", re.MULTILINE)
 _MEMBER = re.compile(r"([\"'])definition\1\s*:\s*([\"'])([\w.-]+)\2")
 
 
@@ -39,9 +37,16 @@ class KeyLines(OneLine):
 
     def __call__(self, where: JsonPath) -> int:
         """Give the line of a key of its tables; the first line for all that is not in the file, as sources are not."""
-        keys = () if "sources" in where else (re.escape(key) for key in reversed(where) if isinstance(key, str))
-        found = (re.search(rf"^[ \t]*[\"']?{key}[\"']?[ \t]*=", self.text, re.MULTILINE) for key in keys)
+        keys = () if "sources" in where else (key for key in reversed(where) if isinstance(key, str))
+        found = map(self._search, keys)
         return next((self.text.count("\n", 0, match.start()) + 1 for match in found if match), self.line)
+
+    def has(self, where: JsonPath) -> bool:
+        """Whether a key is in the file; its tables and its sources always are, under other names."""
+        return where[-1] in ("spec", "sources") or self._search(str(where[-1])) is not None
+
+    def _search(self, key: str) -> re.Match[str] | None:
+        return re.search(rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=", self.text, re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,13 @@ class Found:
     raw: dict[str, Any] | None = None
     faults: tuple[Fault, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[Fault, ...] = ()
     definition: str | None = None  # whom it is for, as far as one can tell of a file that is broken
     lines: Lines = field(default_factory=OneLine, compare=False)
 
 
-def _broken(path: Path, message: str, line: int | None = None, column: int | None = None) -> Found:
+def broken(path: Path, message: str, line: int | None = None, column: int | None = None) -> Found:
+    """Say why there is no document."""
     return Found(path, faults=(Fault(path, line, "", message, column),))
 
 
@@ -65,27 +72,28 @@ def read_folder(folder: Path) -> Found:
     path = folder / CONFIG
     text, reason = read_text(path, MAX_CONFIG)
     if text is None:
-        return _broken(path, reason or "cannot be read")
+        return broken(path, reason or "cannot be read")
     try:
         config = _plain(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return replace(_toml_fault(path, str(error)), definition=_told(text))
+        return replace(_toml_fault(path, str(error)), definition=told_in_text(text))
     tables = {name: config.get(name, {}) for name in ("solution", "build")}
     for name, table in tables.items():
         if not isinstance(table, dict) or not table:
-            return _broken(path, f"missing table [{name}]: see the solution kit's config.toml")
+            return broken(path, f"missing table [{name}]: see the solution kit's config.toml")
     language = str(tables["build"].get("language", "")).lower()
     root = next(place for place in _source_folders(folder, language) if place.is_dir())
     sources, faults, remarks = _read_sources(folder, root)
-    raw: dict[str, Any] = {key: tables["solution"][key] for key in _KNOWN if key in tables["solution"]}
-    notes = [*_defaults(raw, folder.name), *remarks]
-    rest = {key: value for key, value in tables["solution"].items() if key not in _KNOWN}
+    raw: dict[str, Any] = {key: tables["solution"][key] for key in KNOWN if key in tables["solution"]}
+    notes = [*defaults(raw, folder.name), *remarks]
+    rest = {key: value for key, value in tables["solution"].items() if key not in KNOWN}
     others = {key: value for key, value in config.items() if key not in tables}
     raw |= {"spec": dict(tables["build"]), "sources": sources, **rest, **others}
     return Found(path, raw, tuple(faults), tuple(notes), lines=KeyLines(text))
 
 
-def _defaults(raw: dict[str, Any], name: str) -> list[str]:
+def defaults(raw: dict[str, Any], name: str) -> list[str]:
+    """Supply the name and the author where none are given; return notes."""
     notes = []
     for key, value in (("name", name), ("author", "unknown")):
         if key not in raw:
@@ -106,7 +114,7 @@ def _plain(value: Any) -> Any:
 def _toml_fault(path: Path, message: str) -> Found:
     place = _PLACE.search(message)
     line, column = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
-    return _broken(path, f"not TOML: {_PLACE.sub('', message)}", line, column)
+    return broken(path, f"not TOML: {_PLACE.sub('', message)}", line, column)
 
 
 def _source_folders(folder: Path, language: str) -> tuple[Path, ...]:
@@ -150,14 +158,9 @@ def _source_paths(root: Path, *, any_suffix: bool) -> list[Path]:
     return sorted(found)[: MAX_FILES + 1]
 
 
-def is_solution_module(text: str) -> bool:
-    """Whether Python source may be a solution: it names a definition at its top level."""
-    return _DEFINITION.search(text) is not None
-
-
-def _told(text: str) -> str | None:
+def told_in_text(text: str) -> str | None:
     """Give the definition that Python or TOML names, also where it has no other sense."""
-    told = _DEFINITION.search(text)
+    told = DEFINITION.search(text)
     return told[2] if told else None
 
 
@@ -170,48 +173,3 @@ def told_in_json(text: str) -> str | None:
 def name_of(path: Path) -> str:
     """Name a solution that says nothing of itself by its file, or by the folder of its `config.toml`."""
     return path.parent.name if path.name == CONFIG else path.stem
-
-
-def read_module(path: Path) -> Found:
-    """Read a Python module with `definition = "<name>"` and a function `run`; nothing of it is run."""
-    text, reason = read_text(path, MAX_SOURCE)
-    if text is None:
-        return _broken(path, reason or "cannot be read")
-    tree = parse_python(text)
-    if isinstance(tree, BrokenSource):
-        return replace(_broken(path, f"not Python: {tree.message}", tree.line), definition=_told(text))
-    said = _constants(tree)
-    if not isinstance(said.get("definition"), str):
-        return _broken(path, 'no module-level definition = "<name>": say which definition this solves', 1)
-    run = functions(tree).get("run")
-    style = said.get("destination_passing_style")
-    notes = []
-    if style is None:
-        style = run is not None and writes_in_place(run)
-        notes.append(f"run {'writes its outputs in place' if style else 'returns its outputs'}, as its source has it")
-    raw: dict[str, Any] = {key: said[key] for key in _KNOWN if key in said}
-    notes += _defaults(raw, path.stem)
-    spec = {"language": _language(tree), "entry_point": f"{path.name}::run", "destination_passing_style": style}
-    spec |= {key: said[key] for key in ("language", "target_hardware", "dependencies") if key in said}
-    raw |= {"spec": spec, "sources": [{"path": path.name, "content": text}]}
-    return Found(path, raw, notes=tuple(notes))
-
-
-def _constants(tree: ast.Module) -> dict[str, Any]:
-    """Give the module-level names that are set to plain values; tuples come as lists, as in JSON."""
-    values: dict[str, Any] = {}
-    for node in tree.body:
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
-            continue
-        try:
-            value = ast.literal_eval(node.value)
-        except (ValueError, TypeError, MemoryError, RecursionError):
-            continue
-        for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
-            if isinstance(target, ast.Name):
-                values[target.id] = list(value) if isinstance(value, tuple) else value
-    return values
-
-
-def _language(tree: ast.Module) -> str:
-    return "triton" if "triton" in imported(tree) else "python"

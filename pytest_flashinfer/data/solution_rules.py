@@ -9,7 +9,8 @@ from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
-from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
+from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
+from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.rules import near
 from pytest_flashinfer.data.source import BrokenSource, bound_names, functions, parse_python
 
@@ -81,7 +82,7 @@ RULES: tuple[Callable[[Solution], Iterator[Finding]], ...] = (paths_stay_inside,
 
 def check_solution(loaded: Loaded[Solution]) -> tuple[Fault, ...]:
     """Say all that is wrong or odd with a solution; whether its definition exists is for the data set to say."""
-    faults = [*without_repeats((*loaded.faults, *schema.check("solution", loaded))), *loaded.warnings]
+    faults = check_record("solution", loaded)
     if loaded.value is not None:
         for rule in RULES:
             found = islice(rule(loaded.value), schema.MAX_FINDINGS)

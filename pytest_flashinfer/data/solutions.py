@@ -10,7 +10,8 @@ from pytest_flashinfer.data.faults import Fault, Lines, Loaded
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.places import Places
 from pytest_flashinfer.data.reader import Malformed, Reader
-from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, read_module, told_in_json
+from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, told_in_json
+from pytest_flashinfer.data.solution_module import read_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def _finish(found: Found, places: Lines) -> Loaded[model.Solution]:
         value = build(raw)
     except Malformed as error:
         faults.extend(schema.malformed("solution", result, error))
-    return Loaded(value, found.path, tuple(faults), tuple(notes), lines=places, raw=raw)
+    return Loaded(value, found.path, tuple(faults), tuple(notes), found.warnings, lines=places, raw=raw)
 
 
 def _settle(raw: dict[str, Any]) -> list[str]:

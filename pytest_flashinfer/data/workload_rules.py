@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.blobs import BlobError, candidates, find_tensor
 from pytest_flashinfer.data.constraints import ConstraintError, parse
-from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique, without_repeats
+from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
+from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.rules import near
 from pytest_flashinfer.data.sizes import SizeError, resolve
 
@@ -144,7 +145,7 @@ def check_workload(loaded: Loaded[Workload], definition: Definition, root: Path 
 
     `root` is the data set's root, below which stored tensors lie; without it they are not looked for.
     """
-    faults = [*without_repeats((*loaded.faults, *schema.check("trace", loaded))), *loaded.warnings]
+    faults = check_record("trace", loaded)
     if loaded.value is not None:
         found = [each for rule in RULES for each in islice(rule(definition, loaded.value), schema.MAX_FINDINGS)]
         found += blobs_are_there(definition, loaded.value, root)

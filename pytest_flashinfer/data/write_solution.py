@@ -6,7 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.solution_forms import CONFIG, is_solution_module
+from pytest_flashinfer.data.solution_forms import CONFIG
+from pytest_flashinfer.data.solution_module import is_solution_module
 from pytest_flashinfer.data.solution_rules import unsafe_path
 from pytest_flashinfer.data.write import solution_document
 

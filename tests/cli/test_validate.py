@@ -110,6 +110,81 @@ def test_a_record_nobody_knows_is_a_fault_if_named_and_a_warning_if_found(tmp_pa
     assert [line.startswith("warning: ") for line in lines] == [True]
 
 
+def test_a_solution_for_no_definition_is_a_fault_where_there_are_definitions(dataset, capsys):
+    """Who hands in both hands in a kernel that nothing judges; solutions alone may be for a data set elsewhere."""
+    path = samples.write(dataset / "solutions/me/mine.json", samples.changed(SOLUTION, definition="gem"))
+    assert validate(capsys, dataset / "solutions")[:2] == (0, [])
+    for places in ([dataset], [dataset / "definitions", dataset / "solutions"]):
+        code, lines, _ = validate(capsys, *places)
+        assert (code, lines) == (1, [f"{path}:3: definition: unknown definition 'gem'; did you mean 'gemm'?"])
+
+
+MODULE = 'definition = "gemm"\n\n\ndef run(a, b):\n    return a @ b\n'
+KIT = '[solution]\nname = "kit"\ndefinition = "gemm"\n[build]\nlanguage = "python"\nentry_point = "main.py::run"\n'
+
+
+@pytest.mark.parametrize("near", ["defintion", "definitoin", "defnition"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("mine.py", MODULE),
+        ("kit/config.toml", KIT),
+        ("mine.json", json.dumps(SOLUTION)),
+        ("mine.json", json.dumps(SOLUTION).replace('"sources"', '"sorces"')),
+    ],
+)
+def test_a_solution_that_nearly_names_its_definition_is_one(tmp_path, capsys, near, name, text):
+    samples.write(tmp_path / "kit/main.py", MODULE)
+    path = samples.write(tmp_path / name, text.replace("definition", near))
+    for place in (path, path.parent):
+        code, lines, _ = validate(capsys, place)
+        assert code == 1
+        assert [line for line in lines if line.startswith(f"{path}:1: ") and f"'{near}'" in line], lines
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("helper.py", 'destination = "gemm"\n\n\ndef run(a):\n    return a\n'),
+        ("helper.py", 'definitions = ["gemm"]\n\n\ndef run(a):\n    return a\n'),
+        ("names.py", 'defintion = "gemm"\n'),
+        ("chart.json", '{"kind": "Deployment", "spec": {}, "metadata": {"name": "x"}}'),
+    ],
+)
+def test_what_is_no_solution_is_not_taken_for_one(dataset, capsys, name, text):
+    samples.write(dataset / "solutions" / name, text)
+    code, lines, _ = validate(capsys, dataset / "solutions", dataset / "definitions")
+    assert code == 0
+    assert all("no key tells what it is" in line for line in lines)
+
+
+def test_a_definition_that_no_workload_is_for_is_warned_of(dataset, capsys):
+    path = samples.write(dataset / "definitions/gemm/other.json", samples.changed(PLAIN, name="other"))
+    said = f"warning: {path}:1: no workloads for other: nothing but test_sizes runs solutions; name a file other.jsonl"
+    for places in ([dataset], [dataset / "definitions", dataset / "workloads"]):
+        assert validate(capsys, *places)[:2] == (0, [said])
+    assert validate(capsys, dataset / "definitions")[:2] == (0, [])
+
+
+def test_a_misspelt_key_of_any_record_is_warned_of(dataset, capsys):
+    samples.write(dataset / "definitions/gemm/gemm.json", PLAIN | {"constrains": ["m > 0"]})
+    spec = SOLUTION["spec"] | {"bindng": "torch"}
+    samples.write(dataset / "solutions/me/mine.json", samples.changed(SOLUTION, spec=spec))
+    workload = LINE["workload"] | {"tolernace": {"max_atol": 1.0}}
+    samples.write_lines(dataset / "workloads/gemm/gemm.jsonl", LINE | {"workload": workload})
+    evaluation = PASSED["evaluation"] | {"logs": "x"}
+    samples.write_lines(dataset / "traces/gemm/gemm.jsonl", PASSED | {"evaluation": evaluation})
+    code, lines, _ = validate(capsys, dataset)
+    assert code == 0
+    assert [line.split("'")[1:4:2] for line in lines] == [
+        ["constrains", "constraints"],
+        ["bindng", "binding"],
+        ["logs", "log"],
+        ["tolernace", "tolerance"],
+    ]
+    assert all(line.startswith(f"warning: {dataset}") for line in lines)
+
+
 def test_a_path_that_does_not_exist_is_an_error_of_usage(tmp_path, capsys):
     code, lines, error = validate(capsys, tmp_path / "nowhere")
     assert (code, lines) == (2, [])

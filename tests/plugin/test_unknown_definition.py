@@ -41,3 +41,20 @@ def test_a_file_that_is_no_python_fails_the_definition_that_it_names(repository)
     done = repository.run("-k", "mine")
     assert done.code == 1, "its name finds the check that says why"
     assert [case.name for case in done.cases] == ["test_schema"]
+
+
+def test_a_module_that_nearly_names_its_definition_fails_it(repository):
+    repository.write("solutions/mine.py", 'defintion = "scale_add_h8"\n\n\ndef run(x, w):\n    return x * w\n')
+    done = repository.run("-k", "test_schema")
+    assert done.code == 1
+    assert "solutions/mine.py:1: no module-level definition" in done["test_schema"].text
+    assert "(there is 'defintion')" in done["test_schema"].text
+
+
+def test_a_misspelt_key_is_a_warning_of_the_schema_check(repository, kernels):
+    """What it says is lost: here the contract has no constraint."""
+    repository.define(constrains=["n > 0"])
+    result = kernels("-k", "test_schema")
+    result.assert_outcomes(passed=1, deselected=4, warnings=1)
+    said = "constrains: unknown key 'constrains'; did you mean 'constraints'?"
+    result.stdout.fnmatch_lines([f"*scale_add_h8.json:*: {said}*"])
