@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.faults import without_repeats
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import ALIKE, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_flashinfer.data.faults import Fault, JsonPath, Lines, Loaded
 
-ALIKE = 0.8  # of 1, as two letters that changed places in a word of five are
 _MOST_UNKNOWN = 1000  # keys of one document that are looked at
 _OLDER = {"assumptions": "constraints"}  # an optional key of the kernel description
 _TYPES: Mapping[str, tuple[type, ...]] = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+ALIKE = 0.8  # for a key that may be any: as like as a word of five is with two letters in each other's place
 _MOST_NAMES = 500
 _LONGEST = 100  # characters: comparing takes the product of two lengths
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import ALIKE, nearest
 
 DEFINITION, SOLUTION, TRACE, WORKLOAD = "definition", "solution", "trace", "workload"
 _TELLING = {
@@ -31,7 +31,7 @@ def kind_of(value: Any) -> str | None:
     for key, kind in _TELLING.items():
         if key in value:
             return kind
-    if "spec" in value and nearest("definition", value, 0.8):
+    if "spec" in value and nearest("definition", value, ALIKE):
         return SOLUTION  # whose sources are misspelt, or left out
     if "axes" in value and "inputs" in value:
         return WORKLOAD if "uuid" in value or _describes_inputs(value["inputs"]) else DEFINITION

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.files import read_text
-from pytest_flashinfer.data.misspelt import ALIKE, slip_of
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.misspelt import slip_of
+from pytest_flashinfer.data.nearest import ALIKE, nearest
 from pytest_flashinfer.data.solution_forms import (
     DEFINITION,
     KNOWN,
