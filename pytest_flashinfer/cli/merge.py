@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from pytest_flashinfer.report.baseline import Baseline
+
 SUMMARY = "summary.md"
 _FOREIGN = (ValueError, KeyError, TypeError, AttributeError, ET.ParseError)  # what reading another's file may end in
 
@@ -31,6 +33,7 @@ def run(sources: Sequence[Path], target: Path, baseline: Path | None = None, lim
     said and passed over, since the first run has none. Raises CannotMergeError and OSError.
     """
     from pytest_flashinfer.report import compared, junit, markdown
+    from pytest_flashinfer.report.baseline import timings
 
     files = _files(sources, target)
     written = {path: _joined(path, parts) for path, parts in files.items()}
@@ -38,8 +41,8 @@ def run(sources: Sequence[Path], target: Path, baseline: Path | None = None, lim
         _write(target / path, text)
     try:
         results = [each for path in written if path.endswith(".xml") for each in junit.results(written[path])]
-        documents = [json.loads(text) for path, text in written.items() if path.endswith(".json")]
-        more = compared.block(earlier, documents) if (earlier := _read(baseline)) is not None else ""
+        now = (timings(target / path, text) for path, text in written.items() if path.endswith(".json"))
+        more = compared.block(earlier, now) if (earlier := _read(baseline)) is not None else ""
         text = markdown.summary(results, markdown.LIMIT if limit is None else limit, [more] if more else [])
     except _FOREIGN as error:
         raise CannotMergeError(f"no summary: not what this package writes: {printable(repr(error))}") from error
@@ -49,14 +52,18 @@ def run(sources: Sequence[Path], target: Path, baseline: Path | None = None, lim
     return 0
 
 
-def _read(baseline: Path | None) -> dict[str, Any] | None:
+def _read(baseline: Path | None) -> Baseline | None:
+    from pytest_flashinfer.report.baseline import BaselineError, read
+
     if baseline is None:
         return None
     if not baseline.is_file():
         sys.stderr.write(f"warning: no baseline: {baseline} does not exist\n")
         return None
-    document: dict[str, Any] = json.loads(_benchmarks([baseline]))
-    return document
+    try:
+        return read(baseline)
+    except BaselineError as error:
+        raise CannotMergeError(f"--baseline: {printable(str(error))}") from error
 
 
 def _files(sources: Iterable[Path], target: Path) -> dict[str, list[Path]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 Verdict = Literal["SAME", "FASTER", "SLOWER", "UNDECIDED"]
+THRESHOLD: Final = 0.05  # unless somebody says otherwise
+VERDICTS: Final = ("SLOWER", "UNDECIDED", "FASTER", "SAME")  # the worst first
 MACHINE: Final = "flashinfer"  # the key under which machine_info holds what this plugin knows of the machine
 _CONFIDENCE: Final = 0.95
 _NOTCH: Final = 1.57  # of IQR / sqrt(n), on either side of a median: the 95 % interval of a box plot's notch
@@ -87,6 +90,12 @@ def compare(old: Interval, new: Interval, threshold: float) -> Compared:
     return Compared(verdict, ratio, low, high, old, new, threshold)
 
 
+def counted(verdicts: Iterable[str]) -> str:
+    """Return how often each verdict was reached, the worst first; empty without any."""
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+
+
 @dataclass(frozen=True)
 class Baseline:
     """The timings of an earlier run, by the items' node ids, and the card that they were taken on."""
@@ -105,14 +114,19 @@ def read(path: Path) -> Baseline:
     if path.exists() and not path.stat().st_size:
         raise BaselineError(f"{path} is empty: if --benchmark-json names it too, write to another file")
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        entries = {str(each["fullname"]): _entry(each["stats"]) for each in document["benchmarks"]}
-        cards = {str(each.get("extra_info", {}).get("device") or "") for each in document["benchmarks"]} - {""}
-        card = str(document.get("machine_info", {}).get(MACHINE, {}).get("card") or ", ".join(sorted(cards)))
+        return timings(path, path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BaselineError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise BaselineError(f"{path} is no JSON of pytest-benchmark: {type(error).__name__}: {error}") from error
+
+
+def timings(path: Path, text: str) -> Baseline:
+    """Return what pytest-benchmark's JSON holds. Raises ValueError, LookupError, TypeError or AttributeError."""
+    document = json.loads(text)
+    entries = {str(each["fullname"]): _entry(each["stats"]) for each in document["benchmarks"]}
+    cards = {str(each.get("extra_info", {}).get("device") or "") for each in document["benchmarks"]} - {""}
+    card = str(document.get("machine_info", {}).get(MACHINE, {}).get("card") or ", ".join(sorted(cards)))
     return Baseline(path, card, {name: found for name, found in entries.items() if found is not None})
 
 

@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pytest_flashinfer.report.baseline import THRESHOLD, compare, counted
 from pytest_flashinfer.report.markdown import cell, rows
 from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-WORTH_SAYING = 0.05  # of a median
+    from pytest_flashinfer.report.baseline import Baseline
+
 SHOWN = 30
 
 
-def block(baseline: Mapping[str, Any], documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return Markdown about documents of pytest-benchmark against an earlier one; the largest changes first."""
-    before = _medians([baseline])
-    now = _medians(documents)
-    cards = {card for _, card in (*before.values(), *now.values())}
-    if not before or not now:
+def block(before: Baseline, now: Iterable[Baseline]) -> str:
+    """Return Markdown about the timings of a run against earlier ones; the largest changes first.
+
+    The verdicts are those of `--fib-baseline`, at its threshold where nobody states another.
+    """
+    files = list(now)
+    timings = {name: found for each in files for name, found in each.entries.items()}
+    if not before.entries or not timings:
         return ""
     title = "\n### Against the baseline\n\n"
-    if len(cards) > 1:
+    if {each.card for each in files if each.entries} != {before.card}:
         return f"{title}Not compared: the baseline was timed on another device.\n"
-    both = [(name, before[name][0], now[name][0]) for name in now if name in before]
-    changed = [each for each in both if abs(each[2] / each[1] - 1) > WORTH_SAYING]
-    changed.sort(key=lambda each: (-abs(each[2] / each[1] - 1), each[0]))
-    new, gone = len(now.keys() - before.keys()), len(before.keys() - now.keys())
-    slower = sum(after > earlier for _, earlier, after in changed)
-    head = (
-        f"{title}{len(both)} timings compared: {slower} slower, {len(changed) - slower} faster by more than"
-        f" {WORTH_SAYING:.0%}; {new} new, {gone} gone.\n"
-    )
+    both = {name: compare(before.entries[name], timings[name], THRESHOLD) for name in timings if name in before.entries}
+    new, gone = len(timings.keys() - both.keys()), len(before.entries.keys() - both.keys())
+    verdicts = counted(each.verdict for each in both.values()) or "none"
+    head = f"{title}{len(both)} timings compared at {THRESHOLD:.0%}: {verdicts}; {new} new, {gone} gone.\n"
+    changed = [(name, each) for name, each in both.items() if each.verdict in ("SLOWER", "FASTER")]
     if not changed:
         return head
+    changed.sort(key=lambda pair: (-abs(pair[1].ratio - 1), pair[0]))
     body = [
-        (cell(name), duration(earlier), duration(after), f"{after / earlier - 1:+.0%}")
-        for name, earlier, after in changed[:SHOWN]
+        (cell(name), each.verdict, duration(each.old.median), duration(each.new.median), f"{each.ratio - 1:+.0%}")
+        for name, each in changed[:SHOWN]
     ]
-    return f"{head}\n{rows(('timing', 'baseline', 'now', 'change'), body)}"
-
-
-def _medians(documents: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, str]]:
-    return {
-        str(each["fullname"]): (float(each["stats"]["median"]), str(each.get("extra_info", {}).get("device")))
-        for document in documents
-        for each in document.get("benchmarks", ())
-        if each["stats"]["median"]
-    }
+    return f"{head}\n{rows(('timing', 'verdict', 'baseline', 'now', 'change'), body)}"

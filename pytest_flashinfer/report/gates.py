@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.report.baseline import VERDICTS, counted
 from pytest_flashinfer.report.terminal import results_of
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.report.results import Result
 
-_ORDER = ("SLOWER", "UNDECIDED", "FASTER", "SAME")
-_GOOD = frozenset(_ORDER[2:])  # of which a quiet run says nothing
+_GOOD = frozenset(VERDICTS[2:])  # of which a quiet run says nothing
 
 
 def lines(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
@@ -25,12 +24,11 @@ def lines(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
     """
     timed = [each for each in results if each.timed]
     compared = [(each.compared.partition(":")[0], each) for each in timed if each.compared]
-    counts = Counter(verdict for verdict, _ in compared)
-    if counts:
-        yield "", ", ".join(f"{counts[verdict]} {verdict}" for verdict in _ORDER if counts[verdict])
+    if compared:
+        yield "", counted(verdict for verdict, _ in compared)
     if len(compared) < len(timed):
         yield "", f"{len(compared)} of {len(timed)} timings are in the baseline"
-    for wanted in _ORDER[:-1]:
+    for wanted in VERDICTS[:-1]:
         for verdict, each in compared:
             if verdict == wanted:
                 place = f"{each.definition} {each.solution} {each.workload or ''}".rstrip()

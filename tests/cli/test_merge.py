@@ -14,8 +14,9 @@ CASE = """<testcase classname="d" name="test_speed[{solution}-n4]"><properties>
 FAILURE = '<failure message="x">TIMEOUT: no answer\n  case: n=4</failure>'
 
 
-def benchmark(name, median=0.002, device="a card"):
-    return {"fullname": name, "stats": {"median": median}, "extra_info": {"device": device}}
+def benchmark(name, median=0.002, device="a card", spread=0.0):
+    data = [median * (1 + spread * (number - 4.5)) for number in range(10)]
+    return {"fullname": name, "stats": {"median": median, "data": data}, "extra_info": {"device": device}}
 
 
 def part(folder, solution, status="PASSED", end="", **more):
@@ -61,8 +62,42 @@ def test_against_a_baseline(tmp_path):
     out = tmp_path / "merged"
     assert merge(part(tmp_path / "1", "good"), part(tmp_path / "2", "new"), "-o", out, f"--baseline={before}") == 0
     text = (out / "summary.md").read_text()
-    assert "1 timings compared: 1 slower, 0 faster by more than 5%; 1 new, 0 gone." in text
-    assert "| <code>good</code> | 1 ms | 2 ms | +100% |" in text
+    assert "1 timings compared at 5%: 1 SLOWER; 1 new, 0 gone." in text
+    assert "| <code>good</code> | SLOWER | 1 ms | 2 ms | +100% |" in text
+
+
+@pytest.mark.parametrize(
+    ("median", "spread", "verdict"),
+    [(0.0019, 0.0, "FASTER"), (0.00201, 0.0, "SAME"), (0.0023, 0.1, "UNDECIDED"), (0.0023, 0.0, "SLOWER")],
+)
+def test_the_verdicts_are_those_of_a_run_with_a_baseline(tmp_path, median, spread, verdict):
+    """What scatters too much is no slowdown."""
+    before = part(tmp_path / "before", "good") / "benchmark.json"
+    now = part(tmp_path / "1", "good", median=median, spread=spread)
+    assert merge(now, "-o", tmp_path / "merged", f"--baseline={before}") == 0
+    text = (tmp_path / "merged/summary.md").read_text()
+    assert f"1 timings compared at 5%: 1 {verdict}; 0 new, 0 gone." in text
+    assert ("| <code>good</code> |" in text.partition("### Against the baseline")[2].partition("###")[0]) == (
+        verdict in ("SLOWER", "FASTER")
+    )
+
+
+def test_a_run_that_timed_nothing_is_merged_like_any_other(tmp_path):
+    before = part(tmp_path / "before", "good") / "benchmark.json"
+    parts = [part(tmp_path / name, name, "TIMEOUT", FAILURE) for name in ("1", "2")]
+    for folder in parts:
+        (folder / "benchmark.json").unlink()
+    assert merge(*parts, "-o", tmp_path / "merged", f"--baseline={before}") == 0
+    assert "0 of 2 solutions right" in (tmp_path / "merged/summary.md").read_text()
+    assert not (tmp_path / "merged/benchmark.json").exists()
+
+
+def test_a_baseline_that_is_none_is_one_line(tmp_path, capsys):
+    (tmp_path / "none.json").write_text("{")
+    assert merge(part(tmp_path / "1", "good"), "-o", tmp_path / "merged", f"--baseline={tmp_path}/none.json") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: --baseline: ")
+    assert error.count("\n") == 1
 
 
 def test_another_card_is_no_baseline(tmp_path):
