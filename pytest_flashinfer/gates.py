@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_flashinfer.report.baseline import Baseline, BaselineError, Compared, compare, interval, read
+from pytest_flashinfer.report.baseline import THRESHOLD, Baseline, BaselineError, Compared, compare, interval, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.options import Options
 
-THRESHOLD: Final = 0.05
 _LEAST: Final = 1e-6  # of a number that a line may give
 
 
@@ -29,8 +28,8 @@ class Lines:
     rules: tuple[tuple[str, float], ...]
 
     @classmethod
-    def parse(cls, lines: Iterable[str], where: str) -> Lines:
-        """Read lines. Raises `pytest.UsageError` for one that gives no number."""
+    def parse(cls, lines: Iterable[str], where: str, *, shares: bool = False) -> Lines:
+        """Read lines. Raises `pytest.UsageError` for one that gives no number, or no share where all are `shares`."""
         rules = []
         for line in lines:
             name, _, text = line.rpartition(":")
@@ -40,6 +39,8 @@ class Lines:
                 value = math.nan
             if not _LEAST < value < math.inf:
                 raise pytest.UsageError(f"{where}: {line!r}: write a number above 0, or NAME:NUMBER")
+            if shares and value >= 1:
+                raise pytest.UsageError(f"{where}: {_no_share(line, value)}")
             rules.append((name.strip() or "*", value))
         return cls(tuple(rules))
 
@@ -52,7 +53,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the gates say of one timing; `failed` is the one line why its item fails, `status` the word for tables."""
+    """What the gates say of one timing; `failed` has a line for each not passed, `status` the first one's word."""
 
     compared: Compared | None = None
     failed: str = ""
@@ -60,7 +61,7 @@ class Outcome:
 
 
 class TooSlow(AssertionError):  # noqa: N818 - what pytest reports
-    """A right kernel is not fast enough; the text is one line."""
+    """A right kernel is not fast enough; the text is a line for each gate that it does not pass."""
 
     def text(self) -> str:
         """Return the failure as it is shown."""
@@ -72,7 +73,8 @@ class Gates:
 
     def __init__(self, options: Options, card: str) -> None:
         self._speedups = _both(options.min_speedup, options.ini_min_speedup, "--fib-min-speedup", "fib_min_speedup")
-        self._shares = _both(options.threshold, options.ini_threshold, "--fib-threshold", "fib_threshold")
+        thresholds = (options.threshold, options.ini_threshold, "--fib-threshold", "fib_threshold")
+        self._shares = _both(*thresholds, shares=True)
         self._path, self._card = options.baseline, card
         self.baseline  # noqa: B018 - a file that cannot be read ends the run before it starts
 
@@ -108,25 +110,19 @@ class Gates:
         `reference` returns the reference's latency; it is asked only where a speedup is demanded.
         """
         compared = self._compared(item, definition, durations)
-        if compared is not None and compared.verdict == "SLOWER":
-            return Outcome(compared, f"{compared.line}: measured twice", "SLOWER")
+        lines = [f"{compared.line}: measured twice"] if compared is not None and compared.verdict == "SLOWER" else []
         least = self._number(item, definition, self._speedups, "fib_min_speedup")
-        if least is None:
-            return Outcome(compared)
-        latency, base = interval(durations).median, reference()
-        if not base:
-            return Outcome(compared, f"no speedup: the reference has no time, and {least:g}x is demanded", "NO_SPEEDUP")
-        if base / latency >= least:
-            return Outcome(compared)
-        both = f"{latency * 1e6:.4g} us, the reference {base * 1e6:.4g} us"
-        text = f"speedup {base / latency:.3g}x is below {least:g}x, measured twice: {both}"
-        return Outcome(compared, text, "LOW_SPEEDUP")
+        if least is not None and (low := _low(interval(durations).median, reference(), least)):
+            lines.append(low)
+        return Outcome(compared, "\n".join(lines), lines[0].partition(":")[0] if lines else "")
 
     def _compared(self, item: pytest.Item, definition: Definition, durations: Sequence[float]) -> Compared | None:
         old = self.baseline.entries.get(item.nodeid) if self.baseline is not None else None
         if old is None:
             return None
         share = self._number(item, definition, self._shares, "fib_threshold")
+        if share is not None and share >= 1:  # by a mark: the others were read before
+            pytest.fail(f"mark fib_threshold: {_no_share(share, share)}", pytrace=False)
         return compare(old, interval(durations), THRESHOLD if share is None else share)
 
     @staticmethod
@@ -138,5 +134,22 @@ class Gates:
         return next((value for value in (line.of(definition), stated, ini.of(definition)) if value is not None), None)
 
 
-def _both(line: Iterable[str], ini: Iterable[str], switch: str, key: str) -> tuple[Lines, Lines]:
-    return Lines.parse(line, switch), Lines.parse(ini, f"ini key {key}")
+def _no_share(given: object, value: float) -> str:
+    """Say what is wrong with a threshold that hardly any timing can miss: 5 where 5 % is meant, as a rule."""
+    return f"{given!r} is {100 * value:g}%: write a share below 1, as 0.05 or 5%"
+
+
+def _low(latency: float, base: float | None, least: float) -> str:
+    """Return why the speedup of a latency over the reference's is too low, or nothing; in one line, both in seconds."""
+    if not base:
+        return f"NO_SPEEDUP: the reference has no time, and {least:g}x is demanded"
+    if base / latency >= least:
+        return ""
+    both = f"{latency * 1e6:.4g} us, the reference {base * 1e6:.4g} us"
+    return f"LOW_SPEEDUP: {base / latency:.3g}x is below {least:g}x ({both}): measured twice"
+
+
+def _both(
+    line: Iterable[str], ini: Iterable[str], switch: str, key: str, *, shares: bool = False
+) -> tuple[Lines, Lines]:
+    return Lines.parse(line, switch, shares=shares), Lines.parse(ini, f"ini key {key}", shares=shares)

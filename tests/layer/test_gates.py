@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -46,6 +47,24 @@ def test_what_is_no_number(text):
         Lines.parse([text], "--x")
 
 
+@pytest.mark.parametrize("text", ["5", "gemm: 5", "1", "100%", "150 %", "1e300"])
+def test_a_share_that_nothing_could_miss(text):
+    said = rf"^{{}}: {re.escape(repr(text))} is \S+%: write a share below 1, as 0\.05 or 5%$"
+    for options, where in (("threshold", "--fib-threshold"), ("ini_threshold", "ini key fib_threshold")):
+        with pytest.raises(pytest.UsageError, match=said.format(where)):
+            judged(80.0, **{options: (text,)})
+
+
+@pytest.mark.parametrize("text", ["5%", "0.05", "gemm:5 %", "99.9%"])
+def test_a_share(text):
+    assert judged(80.0, threshold=(text,)).failed == ""
+
+
+def test_a_speedup_may_be_any_number():
+    assert judged(80.0, min_speedup=("5",)).status == "LOW_SPEEDUP"
+    assert judged(80.0, min_speedup=("100%",)).failed == ""
+
+
 @pytest.mark.parametrize(
     ("options", "failed"),
     [
@@ -67,7 +86,7 @@ def test_a_speedup_over_nothing():
     assert judged(80.0, reference=None).failed == ""
     outcome = judged(80.0, reference=None, min_speedup=("1",))
     assert outcome.status == "NO_SPEEDUP"
-    assert outcome.failed == "no speedup: the reference has no time, and 1x is demanded"
+    assert outcome.failed == "NO_SPEEDUP: the reference has no time, and 1x is demanded"
 
 
 @pytest.fixture
@@ -97,7 +116,17 @@ def test_against_a_baseline(baseline, took, options, verdict):
     assert bool(outcome.failed) == (verdict == "SLOWER")
 
 
-def test_slower_is_said_before_a_low_speedup(baseline):
-    assert judged(120.0, baseline=baseline, min_speedup=("2",)).status == "SLOWER"
+def test_a_mark_that_states_no_share_is_told_of(baseline):
+    with pytest.raises(pytest.fail.Exception, match=r"^mark fib_threshold: 5\.0 is 500%: write a share below 1"):
+        judged(120.0, baseline=baseline, marks={"fib_threshold": 5})
+
+
+@pytest.mark.parametrize(("reference", "second"), [(100.0, "LOW_SPEEDUP: 0.833x is below 2x"), (None, "NO_SPEEDUP: ")])
+def test_slower_is_said_before_a_low_speedup(baseline, reference, second):
+    outcome = judged(120.0, baseline=baseline, min_speedup=("2",), reference=reference)
+    assert outcome.status == "SLOWER"
+    first, other = outcome.failed.splitlines()
+    assert first.startswith("SLOWER: 1.2e+08 us against 1e+08 us (+20.0%")
+    assert other.startswith(second)
     outcome = judged(100.0, baseline=baseline, min_speedup=("2",))
     assert (outcome.status, outcome.compared.verdict) == ("LOW_SPEEDUP", "SAME")

@@ -58,7 +58,7 @@ def test_too_slow_is_one_line_and_the_kernel_is_still_right(repository, clock):
     done = repository.run(*SPEED, "--fib-min-speedup=2", "--fib-traces=traces")
     assert done.code == 1
     speed = done["test_speed"]
-    line = "speedup 1.25x is below 2x, measured twice: 80 us, the reference 100 us"
+    line = "LOW_SPEEDUP: 1.25x is below 2x (80 us, the reference 100 us): measured twice"
     assert speed.text.splitlines()[0] == line
     assert speed.properties["status"] == "PASSED"
     assert "1 LOW_SPEEDUP" in done.output
@@ -107,6 +107,15 @@ def test_slower_twice_fails(repository, clock, saved):
     line = "SLOWER: 120 us against 100 us (+20.0%, within +20.0% to +20.0%; threshold 5.0%)"
     assert done["test_speed"].text.splitlines()[0] == f"{line}: measured twice"
     assert f"scale_add_h8 good w-0004: {line}" in done.output
+    assert "1 SLOWER" in done.output
+
+
+def test_what_passes_neither_gate_says_so_of_both(repository, clock, saved):
+    clock(120)
+    done = repository.run(*SPEED, "--fib-baseline=base.json", "--fib-min-speedup=2")
+    speed = done["test_speed"]
+    assert [line.partition(":")[0] for line in speed.text.splitlines()[:2]] == ["SLOWER", "LOW_SPEEDUP"]
+    assert speed.properties["fib_gate"] == "SLOWER"
     assert "1 SLOWER" in done.output
 
 
@@ -252,7 +261,9 @@ def test_another_card_is_refused(repository, saved):
     assert "was measured on NVIDIA H100 PCIe, which is not this " in done.output
 
 
-@pytest.mark.parametrize("option", ["--fib-min-speedup=fast", "--fib-threshold=-1", "--fib-baseline=none.json"])
+@pytest.mark.parametrize(
+    "option", ["--fib-min-speedup=fast", "--fib-threshold=-1", "--fib-threshold=5", "--fib-baseline=none.json"]
+)
 def test_usage_errors(repository, option):
     done = repository.run(*SPEED, option)
     assert done.code == 4
