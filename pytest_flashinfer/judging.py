@@ -65,12 +65,16 @@ class Call:
 
 
 class Failed(AssertionError):  # noqa: N818 - what pytest reports
-    """A solution is wrong; the text is for its author, the first line stands for all of it."""
+    """A solution is wrong; the text is for its author, the first line stands for all of it.
 
-    def __init__(self, verdict: Verdict, case: Case | None = None, log: str = "") -> None:
+    `built` says whether it came as far as a call.
+    """
+
+    def __init__(self, verdict: Verdict, case: Case | None = None, log: str = "", *, built: bool = True) -> None:
         self.verdict = verdict
         self.case = case
         self.log = log
+        self.built = built
         self.hint = ""
         super().__init__(verdict.summary)
 

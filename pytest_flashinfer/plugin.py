@@ -174,10 +174,13 @@ class FlashInferPlugin:
         log = take_log() if take_log is not None and call.when == "call" else ""
         if log:
             item.add_report_section("call", "stdout and stderr of the solution", log)
-        verdict = getattr(call.excinfo.value, "verdict", None) if call.excinfo is not None else None
+        failure = call.excinfo.value if call.excinfo is not None else None
+        verdict = getattr(failure, "verdict", None)
         if verdict is not None:
             kept = [pair for pair in item.user_properties if pair[0] != "status"]
             item.user_properties[:] = [*kept, ("status", verdict.status)]
+            if not getattr(failure, "built", True):
+                item.user_properties.append(("fib_unbuilt", verdict.status))
         report = yield
         if report.failed:
             self._explain(item, report)

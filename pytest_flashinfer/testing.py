@@ -80,11 +80,11 @@ class UnderTest:
                     uuid = case.workload.uuid
                     self.took[uuid] = min(result.round_trip, self.took.get(uuid, math.inf))
         except BuildFailed as error:
-            raise Failed(decide(error=error), log=error.log) from error
+            raise Failed(decide(error=error), log=error.log, built=False) from error
         except WorkerError as error:
             self.log += error.log
             if self.kernel.build_failed:
-                raise Failed(decide(error=error), log=error.log) from error
+                raise Failed(decide(error=error), log=error.log, built=False) from error
             if not isinstance(error, CallFailed):
                 self.took.clear()  # the next process has to load and compile anew
             done = calls[: len(todo) - 1]

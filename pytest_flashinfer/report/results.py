@@ -32,6 +32,7 @@ class Result:
     max_abs: float | None = None  # largest absolute error over all outputs
     compared: str = ""  # the verdict against a baseline, in one line
     details: str = ""  # the whole text of a failure
+    built: bool = True  # whether the solution came as far as a call
     resumed: bool = False  # known from an earlier run, and not found in this one
 
     @property
@@ -65,6 +66,7 @@ class Result:
             max_abs=values.get("max_abs"),
             compared=str(values.get("fib_compared", "")),
             details=text,
+            built="fib_unbuilt" not in values,
             resumed="fib_resumed" in values,
         )
 

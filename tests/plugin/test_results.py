@@ -53,6 +53,26 @@ def test_success_compile_failure_and_wrong_answer(repository):
     assert main(["validate", str(repository.root / "results.jsonl")]) == 0
 
 
+def test_what_hangs_or_dies_while_it_is_imported_is_not_compiled(repository):
+    (repository.root / "solutions/tests/scale_add_h8/good.json").unlink()
+    repository.solve("dies", f"import os\n\nos._exit(0)\n{GOOD}")
+    repository.solve("dies_later", "import os\n\n" + GOOD.replace("    return", "    os._exit(0)\n    return"))
+    repository.solve("hangs", f"while True:\n    pass\n{GOOD}")
+    options = ("-k", "test_correct or test_sizes", "--fib-build-timeout=3", "--fib-results=results.jsonl")
+    done = repository.run(*options)
+    found = {each["solution"]: each for each in read(repository)}
+    assert {name: each["compiled"] for name, each in found.items()} == {
+        "dies": False,
+        "dies_later": True,
+        "hangs": False,
+    }
+    assert found["hangs"]["compile_error"].startswith("TIMEOUT: no answer within 3 s")
+    assert found["dies"]["compile_error"].startswith("RUNTIME_ERROR: the worker died: exit status 0")
+    assert found["dies_later"]["status"] == "RUNTIME_ERROR"
+    assert {case.properties["status"] for case in done.of("hangs")} == {"TIMEOUT"}
+    assert main(["validate", str(repository.root / "results.jsonl")]) == 0
+
+
 def test_a_solution_that_was_not_timed_has_no_time(repository):
     repository.run("-k", "test_correct", "--fib-results=deep/er/results.jsonl")
     [only] = read(repository, "deep/er/results.jsonl")

@@ -42,6 +42,14 @@ def test_compile_failure():
     assert (document["compiled"], document["compile_error"]) == (False, "COMPILE_ERROR: line 3: no\nmore")
 
 
+@pytest.mark.parametrize("status", ["TIMEOUT", "RUNTIME_ERROR"])
+def test_what_ended_while_it_was_built_is_not_compiled(status):
+    text = f"{status}: no answer, while it was built or imported"
+    document = only(result("failed", status, details=text, built=False))
+    assert (document["compiled"], document["compile_error"]) == (False, text)
+    assert "status" not in document
+
+
 def test_one_failure_is_enough_to_have_no_time():
     document = only(result(latency=1.0, speedup=2.0), result("failed", "TIMEOUT"))
     assert (document["compiled"], document["status"]) == (True, "TIMEOUT")
