@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,6 +15,9 @@ import yaml
 ROOT = Path(__file__).parents[2]
 SHELL = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]  # what `shell: bash` is
 KEPT = "rmsnorm_h128"
+
+
+GPU = ".github/workflows/gpu.yml"
 
 
 def steps(path):
@@ -149,13 +153,64 @@ def test_parts_are_merged_into_a_summary(tmp_path):
 
     part(tmp_path / "parts/kernels-1", "good")
     part(tmp_path / "parts/kernels-2", "fine")
-    text = script(".github/workflows/gpu.yml", "Merge and compare")
+    text = script(GPU, "Merge and compare")
     for answer in ("warning: no baseline", ""):
         done = run(text, tmp_path, GITHUB_STEP_SUMMARY=tmp_path / "step.md")
         assert (done.returncode, answer in done.stderr) == (0, True), done.stderr
     assert (tmp_path / "step.md").read_text().count("2 of 2 solutions right") == 2
     assert "Against the baseline" in (tmp_path / "step.md").read_text()
     assert len(json.loads((tmp_path / "baseline/benchmark.json").read_text())["benchmarks"]) == 2
+
+
+def test_the_only_part_is_merged_as_well(tmp_path):
+    from tests.cli.test_merge import part
+
+    part(tmp_path / "parts", "good")
+    done = run(script(GPU, "Merge and compare"), tmp_path, GITHUB_STEP_SUMMARY=tmp_path / "step.md")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1 solutions right" in (tmp_path / "step.md").read_text()
+
+
+def test_parts_in_which_nothing_was_timed_are_told_of_and_leave_the_baseline(tmp_path):
+    from tests.cli.test_merge import FAILURE, part
+
+    earlier = part(tmp_path / "earlier", "bad") / "benchmark.json"
+    for number in "12":
+        (part(tmp_path / f"parts/kernels-{number}", f"bad{number}", "TIMEOUT", FAILURE) / "benchmark.json").unlink()
+    text = script(GPU, "Merge and compare")
+    for kept in (False, True):
+        if kept:
+            (tmp_path / "baseline").mkdir()
+            shutil.copy(earlier, tmp_path / "baseline")
+        done = run(text, tmp_path, GITHUB_STEP_SUMMARY=tmp_path / "step.md")
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "baseline/benchmark.json").exists() == kept
+    assert (tmp_path / "step.md").read_text().count("0 of 2 solutions right") == 2
+    assert (tmp_path / "merged/summary.md").is_file()
+
+
+def test_a_pull_request_that_makes_a_kernel_slower_fails(data):
+    """What the merge leaves is what the shards are given: another run of the same kernels is held against it."""
+    [gate] = [step["with"]["arguments"] for step in steps(GPU) if step.get("uses") == "./"]
+    [option] = re.findall(r"'(--fib-baseline=\S+)'", gate)
+    [event, file] = re.findall(r"(?:event_name == |hashFiles\()'([^']+)'", gate)
+    assert (event, f"--fib-baseline={file}") == ("pull_request", option)
+    given = {**GIVEN, "FIB_PYTHON": sys.executable, "FIB_SOLUTIONS": "solutions/", "FIB_WORKLOADS": ""}
+    given |= {"FIB_SHARD": "1/1", "FIB_REQUIRE_GPU": "false", "FIB_RESULTS": "parts/kernels-1"}
+    check, merge = script("action.yml", "Check"), script(GPU, "Merge and compare")
+    only = ["-k", "test_speed"]
+    assert run(check, data, **given | {"FIB_ARGUMENTS": "\n".join(only)}).returncode == 0
+    assert run(merge, data, GITHUB_STEP_SUMMARY=data / "step.md").returncode == 0
+    document = json.loads((data / file).read_text())
+    for each in document["benchmarks"]:
+        each["stats"]["data"] = [duration / 100 for duration in each["stats"]["data"]]
+    (data / file).write_text(json.dumps(document))
+    done = run(check, data, **given | {"FIB_ARGUMENTS": "\n".join([*only, option])})
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "SLOWER: " in done.stdout
+    done = run(merge, data, GITHUB_STEP_SUMMARY=data / "slower.md")
+    assert done.returncode == 0, done.stderr
+    assert "SLOWER: " in (data / "slower.md").read_text()
 
 
 GH = """#!/usr/bin/env bash
