@@ -45,9 +45,9 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
         "solution": first.solution,
     }
     failed = [result for result in group if result.outcome == "failed"]
-    broken = next((result for result in failed if not result.built or result.status == "COMPILE_ERROR"), None)
+    broken = next((result for result in failed if not result.built), None)
     if broken is not None:
-        return {**head, "compiled": False, "compile_error": broken.details[-MESSAGE_CHARACTERS:] or "unknown"}
+        return {**head, "compiled": False, "compile_error": broken.details[-MESSAGE_CHARACTERS:] or str(broken.status)}
     errors = [result.max_abs for result in group if result.max_abs is not None]
     different = {"max_diff": max(errors)} if errors else {}
     if failed:

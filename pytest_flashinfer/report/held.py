@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.traces import stream_traces
-from pytest_flashinfer.report.traces import DIGESTS, VERDICT, digests
+from pytest_flashinfer.report.traces import DIGESTS, UNBUILT, VERDICT, digests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,8 @@ class Held:
     def facts(self, *, timed: bool) -> dict[str, Any]:
         """Return what the items of that run had as properties; latencies in seconds where `timed`."""
         facts: dict[str, Any] = {"status": self.status}
+        if self.evaluation.extra.get(UNBUILT):
+            facts["fib_unbuilt"] = self.status
         correct, speed = self.evaluation.correctness, self.evaluation.performance
         if correct is not None:
             errors = {"max_rel": correct.max_relative_error, "max_abs": correct.max_absolute_error}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution, Workload
 
 LOG_CHARACTERS = 20_000
-DIGESTS, VERDICT = "digests", "verdict"  # keys that other tools pass over
+DIGESTS, VERDICT, UNBUILT = "digests", "verdict", "unbuilt"  # keys that other tools pass over
 OWN_STATUSES = ("REWARD_HACK", "INVALID_REFERENCE")  # flashinfer-bench has no word for them
 
 
@@ -69,7 +69,7 @@ class TraceWriter:
             log[-LOG_CHARACTERS:],
             _correctness(facts) if status in ("PASSED", "INCORRECT_NUMERICAL") else None,
             _performance(facts) if status == "PASSED" else None,
-            {VERDICT: status} if status in OWN_STATUSES else {},
+            ({VERDICT: status} if status in OWN_STATUSES else {}) | ({UNBUILT: True} if "fib_unbuilt" in facts else {}),
         )
         extra = {DIGESTS: digests(definition, solution)}
         line = to_line(trace_document(Trace(definition.name, workload, solution.name, evaluation, extra)))

@@ -62,6 +62,17 @@ def test_a_second_run_skips_all_and_counts_what_was_found(repository, run):
     assert kept[1][1] == kept[0][1]
 
 
+def test_what_could_not_be_imported_is_still_not_compiled(repository, run):
+    repository.solve("hangs", f"while True:\n    pass\n{GOOD}")
+    options = ("--fib-build-timeout=3", "--fib-results=results.jsonl")
+    for resumed in ((), ("--fib-resume",)):
+        done = run(*options, *resumed)
+        assert set(done.outcomes("hangs").values()) == {"skipped" if resumed else "failure"}
+        found = [json.loads(line) for line in (repository.root / "results.jsonl").read_text().splitlines()]
+        assert {each["solution"]: each["compiled"] for each in found} == {"good": True, "hangs": False}
+        assert "TIMEOUT" in found[1]["compile_error"]
+
+
 def test_without_the_option_everything_runs_again(repository, held, run):
     assert set(run().outcomes().values()) == {"passed"}
     assert len(lines(repository)) == 2

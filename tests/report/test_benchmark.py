@@ -38,7 +38,7 @@ def test_success():
 
 
 def test_compile_failure():
-    document = only(result("failed", "COMPILE_ERROR", details="COMPILE_ERROR: line 3: no\nmore"), result())
+    document = only(result("failed", "COMPILE_ERROR", details="COMPILE_ERROR: line 3: no\nmore", built=False), result())
     assert (document["compiled"], document["compile_error"]) == (False, "COMPILE_ERROR: line 3: no\nmore")
 
 
