@@ -324,3 +324,9 @@ def test_faults_of_a_folder_are_at_the_lines_of_its_config(tmp_path):
     (tmp_path / "main.py").write_text(CODE)
     found = {fault.where: fault.line for fault in check_solution(load_solution(tmp_path))}
     assert found == {"spec.language": 5, "spec.entry_point": 6}
+
+
+@pytest.mark.parametrize(("line", "style"), [("", False), ("destination_passing_style = True", True)])
+def test_a_module_says_how_it_is_called_where_its_source_does_not_show_it(tmp_path, line, style):
+    (tmp_path / "k.py").write_text(f'definition = "d"\n{line}\n\nrun = [print].pop()\n')
+    assert load_solution(tmp_path / "k.py").value.destination_passing is style
