@@ -153,9 +153,9 @@ def measure(
 def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, ...]:
     """Call untimed: on a card twice where nobody knows yet how long a call takes once all is loaded.
 
-    What is not compiled for one workload, as plain torch is not, has loaded all on another one before: once will do,
-    unless that says that a call takes long. Where it is known, the calls ahead that the worker makes by itself will do,
-    unless it must not: see `Kernel.calls`.
+    What is not compiled for one workload, as plain torch is not, has loaded all on another one before: once will do.
+    What seems to take long is called once more. Where it is known, the calls ahead that the worker makes by itself will
+    do, unless it must not: see `Kernel.calls`.
     """
     known = uuid in kernel.took
     if kind == "cpu":
@@ -163,7 +163,8 @@ def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, .
     if not known:
         loaded = bool(kernel.took) and kernel.solution.language == "python"
         calls = kernel.run([case] if loaded else [case, case])
-        if loaded and _FEWER <= kernel.took.get(uuid, 0.0) < SLOW:  # a library may choose a kernel for these sizes
+        # A library may have chosen a kernel for these sizes, or the host have been held up.
+        if _FEWER <= kernel.took.get(uuid, 0.0) < SLOW and calls[-1].error is None:
             calls += kernel.run([case])
         return tuple(calls)
     return tuple(kernel.run([case])) if kernel.writes_inputs else ()
