@@ -21,7 +21,7 @@ _Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from th
 _EDGES: Final = 72
 _SEEDS: Final = (1 << 31) - 1
 _LARGEST: Final = (4097, 2049, 1025)
-_LARGEST_POOL: Final = (65537,)  # where ids in 16 bits are not enough
+_BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
 _LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
 _ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
 _LAST: Final = 1000  # sizes from here on come last: many small cases tell more than one that takes as long
@@ -36,7 +36,7 @@ _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
 _TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "negative", "ties", "big_row")
-_ROW: Final = 131  # elements of a row that is more than one block
+_ROW: Final = 300  # elements of a row that is more than one block
 
 
 def edge_cases(  # noqa: PLR0913 - all but one have defaults
@@ -185,14 +185,12 @@ def _largest(grid: Grid) -> Iterator[_Wish]:
     small = {**grid.ones, **{name: grid.base[name] for name in grid.pools}}
     told = [name for name in _LARGEST_STRUCTURES if name in grid.structures]
     changes = {"structure": told[0]} if told else {}
-    for name in _order(grid):
-        pool = name in grid.pools
-        for value in _LARGEST_POOL if pool else _LARGEST:
-            few = grid.base if pool else {**small, **(grid.sequences(2) if name in grid.totals else {})}
-            wish = {**few, name: value}
-            if _fits(grid, wish, _ROOM):
-                yield wish, changes
-                break
+    of_sizes = [(name, _LARGEST) for name in _order(grid) if name not in grid.pools]
+    of_ids = [(name, _BEYOND_16_BITS) for name in _order(grid) if name in grid.pools | grid.rows]
+    for name, sizes in (*of_sizes, *of_ids):
+        few = grid.base if name in grid.pools else {**small, **(grid.sequences(2) if name in grid.totals else {})}
+        fitting = (wish for value in sizes if _fits(grid, wish := {**few, name: value}, _ROOM))
+        yield from ((wish, changes) for wish in islice(fitting, 1))
 
 
 def _square(grid: Grid) -> list[int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_flashinfer.inputs import along
 from pytest_flashinfer.inputs.axes import shape_of
 from pytest_flashinfer.inputs.choice import others
 from pytest_flashinfer.inputs.contract import Contract, contract_of
@@ -141,8 +142,7 @@ class Grid:
     @cached_property
     def rows(self) -> frozenset[str]:
         """The free axes along which the rows of floats lie."""
-        last = [trees[-1] for n, trees in self.contract.dims.items() if trees and self.plan.roles[n].kind == "data"]
-        return frozenset(ast.unparse(tree) for tree in last) & set(self.contract.free)
+        return along.rows(self.contract, self.plan)
 
     def _base(self, name: str) -> int:
         if name in self.counts:
@@ -167,6 +167,7 @@ class Grid:
         }  # fmt: skip
         inner = {n for trees in self.contract.dims.values() for tree in (trees or ())[1:] for n in names_of(tree)}
         work = (leading - inner - self.pools) | self.totals.keys() | self.counts
+        work |= along.tokens(self.contract, self.plan)
         return {name: int(name in self._with_end or name not in work) for name in self.contract.free}
 
     def elements(self, axes: Mapping[str, Any]) -> int:

@@ -202,6 +202,18 @@ def test_edges_reach_past_what_ids_of_sixteen_bits_can_name():
     assert many[0]["rows"] > 1, "or all ids would be the same"
 
 
+def test_edges_have_rows_of_more_than_sixteen_bits_and_no_tokens_yet():
+    penalties = define(
+        "penalties", axes(batch=None, said=None, vocab_size=None),
+        {"logits": tensor("batch vocab_size"), "output_ids": tensor("batch said", "int64")},
+        {"y": tensor("batch vocab_size")}, NOTHING, "(output_ids < vocab_size).all()",
+    )  # fmt: skip
+    cases = [axes for axes, _ in edge_cases(penalties, max_elements=100_000)]
+    assert any(each["said"] == 0 < each["batch"] for each in cases)
+    assert not any(each["vocab_size"] == 0 for each in cases), "a row is not empty"
+    assert any(each["vocab_size"] > 1 << 16 for each in cases)
+
+
 def test_a_single_long_sequence_is_as_long_as_can_be():
     rows = define(
         "rows", axes(batch=None, most=None), {"x": tensor("batch most"), "lengths": tensor("batch", "int32")},

@@ -1,0 +1,27 @@
+"""What lies along an axis: rows of floats, or ids of tokens and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.inputs.hints import names_of
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.plan import Plan
+
+
+def rows(contract: Contract, plan: Plan) -> frozenset[str]:
+    """Return the free axes along which the rows of floats lie."""
+    dims = [trees for name, trees in contract.dims.items() if trees and plan.roles[name].kind == "data"]
+    return frozenset(ast.unparse(trees[-1]) for trees in dims if len(trees) > 1) & set(contract.free)
+
+
+def tokens(contract: Contract, plan: Plan) -> frozenset[str]:
+    """Return the axes along which there are tokens only: those of a prompt, or of an answer that may not have begun."""
+    every = {**contract.dims, **contract.output_dims}
+    named = {name: frozenset().union(*map(names_of, trees or ())) for name, trees in every.items()}
+    ids = {name for name in contract.dims if name in plan.roles and plan.roles[name].kind == "token_ids"}
+    others = frozenset().union(*(names for name, names in named.items() if name not in ids))
+    return frozenset().union(*(named[name] for name in ids)) - others
