@@ -16,6 +16,8 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.build import bfloat16
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,7 +28,7 @@ _WIDE = ("fp32", "fp64", "fp16", "bf16")
 
 
 def repair() -> None:
-    """Replace the interpreter's conversion of floats to narrower ones, its timing and its search; safe to repeat."""
+    """Replace what the interpreter does to narrow floats, its timing and its search; safe to repeat."""
     interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     original = interpreter._convert_float  # noqa: SLF001 - Triton offers no hook for it
     if getattr(original, "rounds_to_nearest", False):
@@ -34,6 +36,7 @@ def repair() -> None:
     toward_zero = interpreter._ir.ROUNDING_MODE.RTZ  # noqa: SLF001
     interpreter._convert_float = _rounding(original, toward_zero)  # noqa: SLF001
     interpreter._patch_builtin = _remembering(interpreter)  # noqa: SLF001
+    bfloat16.teach(interpreter)
     importlib.import_module("triton.runtime.autotuner").Autotuner._bench = _untimed  # noqa: SLF001
 
 

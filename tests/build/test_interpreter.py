@@ -33,6 +33,57 @@ for dtype, bits in narrow_types:
 """
 
 
+# What a kernel makes of blocks x and y, and the same of tensors.
+IN_BFLOAT16 = {
+    "x + y": "x + y",
+    "x * y - x": "x * y - x",
+    "-x * 2.0 + 1.0": "-x * 2.0 + 1.0",
+    "tl.where(x > y, x, y)": "torch.maximum(x, y)",
+    "tl.maximum(x, tl.abs(y))": "torch.maximum(x, y.abs())",
+    "tl.clamp(x, -1.0, 1.0)": "x.clamp(-1, 1)",
+    "tl.fma(x, y, x)": "(x.float() * y.float() + x.float())",
+    "tl.full((N, N), 0.1, tl.bfloat16) + x": "torch.full_like(x, 0.1) + x",
+    "(x > y).to(tl.bfloat16) + x.to(tl.int32).to(tl.bfloat16)": "(x > y).to(x.dtype) + x.int().to(x.dtype)",
+    "tl.dot(x, y)": "x.float() @ y.float()",
+    "tl.dot(tl.trans(x * y), y, acc=tl.zeros((N, N), tl.float32))": "(x * y).T.float() @ y.float()",
+    "tl.sum(x, axis=1)[:, None] + tl.zeros((N, N), tl.float32)": "x.float().sum(1, keepdim=True).expand_as(x)",
+    "tl.max(x, axis=0)[None, :] + y * 0.0": "x.amax(0, keepdim=True).expand_as(x)",
+    "tl.argmax(x, axis=1)[:, None] + tl.zeros((N, N), tl.float32)": "x.argmax(1, keepdim=True).expand_as(x)",
+    "tl.cumsum(x, axis=1)": "x.float().cumsum(1)",
+    "tl.sort(x, dim=1)": "x.sort(1)[0]",
+}
+KERNEL = """
+@triton.jit
+def kernel_{number}(a, b, c, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    x, y = tl.load(a + at), tl.load(b + at)
+    tl.store(c + at, ({made}).to(tl.float32))
+"""
+COMPARED = """
+torch.manual_seed(0)
+x, y = torch.randn(16, 16).bfloat16(), torch.randn(16, 16).bfloat16()
+for kernel, expected in zip(kernels, (each() for each in right), strict=True):
+    found = torch.empty(16, 16)
+    kernel[(1,)](x, y, found, 16)
+    off = (found - expected.float()).abs() / expected.float().abs().clamp(min=1.0)
+    assert off.max() < 2**-8, f"{kernel.__name__}: {off.max()}"
+print("right:", len(kernels))
+"""
+
+
+def test_arithmetic_in_bfloat16_is_that_of_numbers(tmp_path) -> None:
+    pytest.importorskip("triton")
+    head = "import torch, triton, triton.language as tl\nfrom pytest_flashinfer.build.interpreter import repair\n"
+    kernels = "".join(KERNEL.format(number=number, made=made) for number, made in enumerate(IN_BFLOAT16))
+    names = ", ".join(f"kernel_{number}" for number in range(len(IN_BFLOAT16)))
+    right = ", ".join(f"lambda: {each}" for each in IN_BFLOAT16.values())
+    script = tmp_path / "script.py"
+    script.write_text(f"{head}repair()\n{kernels}kernels = [{names}]\nright = [{right}]\n{COMPARED}")
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == f"right: {len(IN_BFLOAT16)}\n", done.stderr
+
+
 def test_narrowing_rounds_to_nearest() -> None:
     pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
