@@ -16,7 +16,7 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.build import bfloat16
+from pytest_flashinfer.build import bfloat16, libdevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ _WIDE = ("fp32", "fp64", "fp16", "bf16")
 
 
 def repair() -> None:
-    """Replace what the interpreter does to narrow floats, its timing and its search; safe to repeat."""
+    """Replace what the interpreter does to narrow floats, its timing and its search, and supply what it lacks."""
     interpreter: Any = importlib.import_module("triton.runtime.interpreter")
     original = interpreter._convert_float  # noqa: SLF001 - Triton offers no hook for it
     if getattr(original, "rounds_to_nearest", False):
@@ -37,6 +37,7 @@ def repair() -> None:
     interpreter._convert_float = _rounding(original, toward_zero)  # noqa: SLF001
     interpreter._patch_builtin = _remembering(interpreter)  # noqa: SLF001
     bfloat16.teach(interpreter)
+    libdevice.supply(interpreter)
     importlib.import_module("triton.runtime.autotuner").Autotuner._bench = _untimed  # noqa: SLF001
 
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.build.interpreter import _remembering
+from pytest_flashinfer.build.libdevice import _absent
 
 SCRIPT = """
 import torch, triton, triton.language as tl
@@ -52,16 +53,25 @@ IN_BFLOAT16 = {
     "tl.cumsum(x, axis=1)": "x.float().cumsum(1)",
     "tl.sort(x, dim=1)": "x.sort(1)[0]",
 }
+FROM_LIBRARY = {
+    "libdevice.tanh(u) + libdevice.erf(u)": "torch.tanh(u) + torch.erf(u)",
+    "libdevice.pow(tl.abs(u), 1.5)": "u.abs() ** 1.5",
+    "libdevice.atan2(u, 3.0)": "torch.atan2(u, torch.full_like(u, 3))",
+    "libdevice.rint(u * 8) + libdevice.fast_expf(u)": "torch.round(u * 8) + torch.exp(u)",
+    "tl.where(libdevice.isnan(u), 1.0, u * libdevice.rsqrt(tl.sum(u * u)))": "u / u.square().sum().sqrt()",
+}
 KERNEL = """
 @triton.jit
 def kernel_{number}(a, b, c, N: tl.constexpr):
     at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
     x, y = tl.load(a + at), tl.load(b + at)
+    u = x.to(tl.float32)
     tl.store(c + at, ({made}).to(tl.float32))
 """
 COMPARED = """
 torch.manual_seed(0)
 x, y = torch.randn(16, 16).bfloat16(), torch.randn(16, 16).bfloat16()
+u = x.float()
 for kernel, expected in zip(kernels, (each() for each in right), strict=True):
     found = torch.empty(16, 16)
     kernel[(1,)](x, y, found, 16)
@@ -71,17 +81,24 @@ print("right:", len(kernels))
 """
 
 
-def test_arithmetic_in_bfloat16_is_that_of_numbers(tmp_path) -> None:
+@pytest.mark.parametrize("table", [IN_BFLOAT16, FROM_LIBRARY], ids=["bfloat16", "library"])
+def test_what_the_interpreter_gets_wrong_or_lacks(tmp_path, table) -> None:
     pytest.importorskip("triton")
-    head = "import torch, triton, triton.language as tl\nfrom pytest_flashinfer.build.interpreter import repair\n"
-    kernels = "".join(KERNEL.format(number=number, made=made) for number, made in enumerate(IN_BFLOAT16))
-    names = ", ".join(f"kernel_{number}" for number in range(len(IN_BFLOAT16)))
-    right = ", ".join(f"lambda: {each}" for each in IN_BFLOAT16.values())
+    head = "import torch, triton, triton.language as tl\nfrom triton.language.extra import libdevice\n"
+    head += "from pytest_flashinfer.build.interpreter import repair\n"
+    kernels = "".join(KERNEL.format(number=number, made=made) for number, made in enumerate(table))
+    names = ", ".join(f"kernel_{number}" for number in range(len(table)))
+    right = ", ".join(f"lambda: {each}" for each in table.values())
     script = tmp_path / "script.py"
     script.write_text(f"{head}repair()\n{kernels}kernels = [{names}]\nright = [{right}]\n{COMPARED}")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == f"right: {len(IN_BFLOAT16)}\n", done.stderr
+    assert done.stdout == f"right: {len(table)}\n", done.stderr
+
+
+def test_a_function_that_is_not_there_is_named() -> None:
+    with pytest.raises(NotImplementedError, match=r"no libdevice\.erfcx; write it with"):
+        _absent("erfcx")(1.0)
 
 
 def test_narrowing_rounds_to_nearest() -> None:

@@ -1,0 +1,67 @@
+"""The device library for Triton's CPU interpreter: `libdevice.tanh` and the like, which give nothing there.
+
+A card's compiler replaces these functions; the interpreter calls their empty bodies, and a kernel with a tanh in it
+would be blamed. Those that torch has as well are computed by torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SAME = (
+    "abs floor ceil trunc sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
+    "tanh asinh acosh atanh erf erfc erfinv lgamma pow fmod hypot copysign nextafter isnan isinf signbit"
+)
+_OTHERWISE = {
+    "add_rn": "add", "sub_rn": "sub", "mul_rn": "mul", "div_rn": "div", "sqrt_rn": "sqrt", "rsqrt_rn": "rsqrt",
+    "rcp_rn": "reciprocal", "rint": "round", "nearbyint": "round", "fast_dividef": "div", "fast_expf": "exp",
+    "fast_logf": "log", "fast_log2f": "log2", "fast_log10f": "log10", "fast_sinf": "sin", "fast_cosf": "cos",
+    "fast_tanf": "tan", "fast_tanhf": "tanh", "fast_powf": "pow",
+}  # fmt: skip
+
+
+def supply(interpreter: Any) -> None:
+    """Have the library's functions computed, or say which is not there."""
+    import torch
+
+    library = importlib.import_module("triton.language.extra.libdevice")
+    known = {**{name: name for name in _SAME.split()}, **_OTHERWISE}
+    for name, stub in list(vars(library).items()):
+        if not name.startswith("_") and getattr(stub, "__module__", "") == library.__name__:
+            made = _computed(interpreter, getattr(torch, known[name])) if name in known else _absent(name)
+            setattr(library, name, made)
+
+
+def _absent(name: str) -> Callable[..., Any]:
+    def absent(*_: object, **__: object) -> Any:
+        raise NotImplementedError(f"without a card there is no libdevice.{name}; write it with triton.language")
+
+    return absent
+
+
+def _computed(interpreter: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of an interpreter's tensors and of numbers; numbers are of the first tensor's type."""
+    import numpy as np
+    import torch
+
+    tl, handle = interpreter.tl, interpreter.TensorHandle
+
+    def computed(*given: Any, **_: object) -> Any:
+        tensors = [each for each in given if isinstance(each, tl.core.tensor)]
+        dtype = torch.from_numpy(tensors[0].handle.data[:0]).dtype
+        operands = [
+            torch.from_numpy(np.ascontiguousarray(each.handle.data))
+            if isinstance(each, tl.core.tensor)
+            else torch.tensor(getattr(each, "value", each), dtype=dtype)
+            for each in given
+        ]
+        data = function(*operands).numpy()
+        scalar = tl.int1 if data.dtype == bool else tensors[0].dtype.scalar
+        block = any(each.type.is_block() for each in tensors)
+        return tl.core.tensor(handle(data, scalar), tl.block_type(scalar, list(data.shape)) if block else scalar)
+
+    return computed
