@@ -126,7 +126,8 @@ def build(raw: dict[str, Any]) -> model.Solution:
     """Build a solution from its canonical document. Raises Malformed."""
     read = Reader(raw)
     spec = Reader(read.need("spec", dict), ("spec",))
-    file, _, function = spec.need("entry_point", str).partition("::")
+    entry = spec.need("entry_point", str)
+    file, _, function = entry.rpartition("::") if "::" in entry else (entry, "", "")
     by_destination = spec.take("destination_passing_style", bool)
     hardware = spec.texts("target_hardware")
     solution = model.Solution(

@@ -95,13 +95,21 @@ def _fan_in(s: Subject, weight: str) -> ast.expr | None:
     return summed[-1] if summed else dims[-1] if dims else None
 
 
+def _looked_up(s: Subject) -> bool:
+    """Whether a matrix is a table of rows for an output: no other input has its axes, to be multiplied with it."""
+    own = [names_of(tree) for tree in s.dims]
+    shown = [trees[-1] for trees in s.contract.output_dims.values() if trees]
+    others = {n for name, trees in s.contract.dims.items() if name != s.name for t in trees or () for n in names_of(t)}
+    return len(own) == 2 and not (own[0] | own[1]) & others and any(names_of(tree) == own[1] for tree in shown)  # noqa: PLR2004
+
+
 def _weights(s: Subject) -> Role | None:
     fixed = all(names_of(tree) <= s.contract.constants.keys() for tree in s.dims)
     if len(s.dims) == 1:
         if s.named(r"bias|beta|shift") and fixed:
             return Role("bias")
         return Role("unit_weight") if fixed and s.named(r"weight|gamma|norm|^w\d?$|^g$|scale") else None
-    if not fixed or s.named(r"bias|cache|state|resid|^(q|k|v|x|query|key|value|input)(_|$)"):
+    if not fixed or s.named(r"bias|cache|state|resid|^(q|k|v|x|query|key|value|input)(_|$)") or _looked_up(s):
         return None
     return Role("weight", axis=_fan_in(s, s.name))
 

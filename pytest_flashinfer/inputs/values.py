@@ -109,13 +109,28 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
             _rotary(wide, kind, want.base, source.table())
         else:
             _RANGED[kind](wide, source.own(name))
-        if kind == "bias":
-            _biased(wide, family)
+        _suited(wide, kind, family, source.own(f"{name}/suited"))
         if kind == "weight_scale" and torch_type not in FLOAT8:
             wide.div_(math.sqrt(max(1, want.fan_in or 1)))
         if wide is not x:
             x.copy_(wide.clamp_(-largest(torch_type), largest(torch_type)))
     return x
+
+
+def _suited(x: torch.Tensor, kind: str, family: str, generator: torch.Generator) -> None:
+    """Have a range give way to what a family is for."""
+    if kind == "bias":
+        _biased(x, family)
+    elif kind == "unit_weight" and family != "normal":
+        _unusual(x, generator)
+
+
+def _unusual(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Have some of a norm's weights be of either sign, large or zero, as checkpoints have them."""
+    chosen = torch.empty(x.shape, dtype=torch.float32, device=x.device).uniform_(0, 1, generator=generator)
+    other = torch.empty(x.shape, dtype=torch.float32, device=x.device).normal_(generator=generator).mul_(4)
+    other.masked_fill_(chosen < 0.03, 0.0)  # noqa: PLR2004 - one in thirty
+    x.copy_(torch.where(chosen < 0.15, other, x.to(torch.float32)))  # noqa: PLR2004 - one in seven
 
 
 def _biased(x: torch.Tensor, family: str) -> None:
@@ -207,6 +222,10 @@ def _rotary(x: torch.Tensor, part: str, base: float | None, random: Random) -> N
     flat.copy_(torch.cat(halves[part], dim=1)[:, : x.shape[-1]])
 
 
+def _min_p(x: torch.Tensor, generator: torch.Generator) -> None:
+    x.uniform_(-0.05, 0.3, generator=generator).clamp_min_(0)  # none at all is the usual one
+
+
 def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
     del generator
     x.zero_()
@@ -220,7 +239,7 @@ _RANGED: Final = {
     "weight_scale": _power(-1, 1),
     "temperature": _range(0.5, 1.5),
     "top_p": _range(0.05, 0.95),
-    "min_p": _range(0.02, 0.3),
+    "min_p": _min_p,
     "uniform": _range(0.001, 0.999),
     "a_log": _range(-0.7, 1.4),
     "negative": _power(-2, 2, -1),

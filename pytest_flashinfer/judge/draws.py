@@ -10,15 +10,15 @@ from .past import Past
 from .uniformity import chance
 
 FALSE_ALARM = 5e-7  # how often a look at the draws accuses an honest sampler, by all tests together
-_NEXT = "depend on each other: where in its distribution a row is drawn follows from the row before"
+_BEFORE = "depend on each other: where in its distribution a row is drawn follows from {}"
+_LAGS = {1: "the row before", 2: "the row two before", 3: "the row three before"}
 SERIES = {
     "likelihood": "do not follow the reference's distribution",
     "id": "do not follow the reference's distribution in the order of ids",
     "twos": "do not follow the reference's distribution in the low bits of ids",
     "residue": "do not follow the reference's distribution in the remainders of ids",
     "past": "do not follow the reference's distribution in a row drawn from again: ids return too often or too rarely",
-    "likelihood, next": _NEXT,
-    "id, next": _NEXT,
+    **{f"{name}, {lag} before": _BEFORE.format(row) for name in ("likelihood", "id") for lag, row in _LAGS.items()},
 }
 _BASES = (3, 5, 7, 11, 13)  # of remainders, beside two
 _EDGE = 0.01  # of a row's mass that may come or go with a rounding: of more, chance says nothing
@@ -39,7 +39,8 @@ class Draws:
     likelihood, id: too many of the likely, unlikely, low or high ones.
     twos, residue: by the last digit first, in base two and in one that the judge draws: some remainders only.
     past: the same draw in each call, draws from few ids, or none of them twice; see `Past`.
-    next: how far a number is from the last one of its series, on a circle: one random number for many draws.
+    1 before, and so on: how far a number is from an earlier one of its series, on a circle: one random number for many
+    draws, or several that take turns.
 
     `seed` is by default one that nobody can know.
     """
@@ -94,11 +95,13 @@ class Draws:
 
     def _note(self, name: str, numbers: list[float]) -> None:
         """Add numbers to a series, and their differences to its own."""
-        series, differences = self.series[name], self.series.get(f"{name}, next")
+        series = self.series[name]
+        differences = {lag: self.series[key] for lag in _LAGS if (key := f"{name}, {lag} before") in SERIES}
         for number in numbers:
-            if differences is not None and series:
-                apart = abs(number - series[-1])
-                differences.append(2 * min(apart, 1 - apart))
+            for lag, found in differences.items():
+                if len(series) >= lag:
+                    apart = abs(number - series[-lag])
+                    found.append(2 * min(apart, 1 - apart))
             series.append(min(max(number, 0.0), 1.0 - 1e-12))
 
     def _fixed(self, mass: torch.Tensor) -> dict[str, torch.Tensor]:

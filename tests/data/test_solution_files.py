@@ -63,6 +63,9 @@ def test_language_in_any_case(tmp_path, language, read):
 
 def test_entry_point_without_a_file(tmp_path):
     assert load(tmp_path, spec(entry_point="run")).value.entry_file == "main.py"
+    odd = [{"path": "a]b[c::d.py", "content": "def run(x):\n    return x\n"}]
+    found = load(tmp_path, samples.changed(spec(entry_point="a]b[c::d.py::run"), sources=odd)).value
+    assert (found.entry_file, found.entry_function) == ("a]b[c::d.py", "run")
     sources = [{"path": "k.py", "content": CODE}]
     assert load(tmp_path, samples.changed(spec(entry_point="launch"), sources=sources)).value.entry_file == "k.py"
     two = [*sources, *samples.GOOD["sources"]]

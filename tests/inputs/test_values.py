@@ -17,7 +17,7 @@ from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.layout import like, ordered, strided
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.values import family_names
+from pytest_flashinfer.inputs.values import Source, Want, family_names, float_tensor
 from tests.inputs.contracts import (
     DELTA,
     DENSE,
@@ -60,7 +60,10 @@ def test_families_are_what_they_are_called():
     assert (filled("zero_rows")[0] == 0).all()
     assert filled("negative").max() < 0
     assert filled("positive").min() > 0
-    assert len(filled("ties").unique()) == 3
+    ties = filled("ties")
+    assert len(ties.unique()) == 3
+    assert set(ties[ties == 0].signbit().tolist()) == {False, True}
+    assert 0 < (ties[1:] == ties[:-1]).all(1).sum() < len(ties) - 1
     assert (filled("constant_rows").std(1) == 0).all()
     assert (filled("sparse") == 0).float().mean() > 0.8
     assert torch.equal(filled("small_ints"), filled("small_ints").round())
@@ -228,3 +231,35 @@ def test_overrides_are_taken_as_they_are():
     mine = torch.full((3, 8), 2.0)
     inputs = make_inputs(STEP, {"n": 3}, Recipe(0, layout="strided"), given={"x": mine})
     assert inputs["x"] is mine
+
+
+def ranged(kind, family):
+    return float_tensor(Want("w", kind, (512,), torch.float32), family, Source(3, torch.device("cpu")))
+
+
+def test_norm_weights_are_near_one_but_not_in_every_family():
+    assert ranged("unit_weight", "normal").sub(1).abs().max() < 0.6
+    for family in ("large", "tiny", "ties"):
+        weights = ranged("unit_weight", family)
+        assert weights.min() < -4
+        assert weights.max() > 5
+        assert (weights == 0).any()
+        assert (weights - 1).abs().median() < 0.2
+
+
+def test_the_usual_min_p_is_among_them():
+    values = ranged("min_p", "normal")
+    assert 0.05 < (values == 0).float().mean() < 0.3
+    assert values.min() == 0
+
+
+def test_a_table_that_is_only_looked_up_has_every_family():
+    looked_up = define(
+        "looked_up", axes(n=None, rows=40, h=8), {"weight": tensor("rows h"), "ids": tensor("n", "int64")},
+        {"y": tensor("n h")}, "",
+    )  # fmt: skip
+    product = define(
+        "product", axes(n=None, k=40, h=8), {"weight": tensor("k h"), "x": tensor("n k")}, {"y": tensor("n h")}, ""
+    )
+    kinds = [plan_of(contract_of(each)).roles["weight"].kind for each in (looked_up, product)]
+    assert kinds == ["data", "weight"]

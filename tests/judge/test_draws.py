@@ -77,6 +77,8 @@ WRONG: dict[str, Sampler] = {
     "same contents, same id": lambda mass, _: inverse(mass, (mass[:, ::7].double().sum(1) * 1e7) % 1.0),
     "same seed in each call": lambda mass, _: drawn(mass, torch.Generator().manual_seed(0)),
     "one number for all rows": lambda mass, _: inverse(mass, torch.rand((), dtype=torch.float64)),
+    "two numbers in turns": lambda mass, _: inverse(mass, torch.rand(2).double().repeat(len(mass))[: len(mass)]),
+    "three numbers in turns": lambda mass, _: inverse(mass, torch.rand(3).double().repeat(len(mass))[: len(mass)]),
     "a sequence": lambda mass, call: inverse(mass, (torch.arange(len(mass)).double() + 1000 * call) * GOLDEN % 1.0),
     "greedy": lambda mass, _: mass.argmax(1),
     "any": lambda mass, _: drawn(torch.ones_like(mass)),
