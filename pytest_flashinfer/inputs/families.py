@@ -108,8 +108,9 @@ def _small_ints(x: torch.Tensor, draw: Draw) -> None:
 
 
 def _ties(x: torch.Tensor, draw: Draw) -> None:
-    """Make rows of three values, zeros of either sign among them; some rows are equal to the one before."""
+    """Make rows of three values, zeros of either sign among them, in some the greatest; some rows are those before."""
     x.copy_(torch.randint(-1, 2, x.shape, dtype=torch.int8, device=x.device, generator=draw.own)).mul_(0.5)
+    x.masked_fill_((_uniform(x, 0, 1, draw.rows) < 0.3) & (x > 0), 0.0)  # noqa: PLR2004 - most rows have all three
     signs = torch.randint(0, 2, x.shape, dtype=torch.bool, device=x.device, generator=draw.own)
     x.masked_fill_((x == 0) & signs, -0.0)
     again = _uniform(x[1::2], 0, 1, draw.rows) < 0.3  # noqa: PLR2004 - most rows are their own

@@ -55,6 +55,7 @@ class Draws:
         self.series: dict[str, list[float]] = {name: [] for name in SERIES}
         self._orders: dict[int, dict[str, torch.Tensor]] = {}
         self._pasts: dict[int, Past] = {}
+        self._before: dict[str, list[float | None]] = {}  # the last numbers of each order, where rows have one
         self._due = _FIRST
 
     @property
@@ -79,7 +80,8 @@ class Draws:
         telling = own[:, 0] < 1.0  # what is certain says nothing
         if support is not None:
             telling &= ~_on_edge(mass, support)
-        if not bool(telling.all()):
+        places = telling.tolist()
+        if not all(places):
             ids, mass, own = ids[telling], mass[telling], own[telling]
         if not len(ids):
             return
@@ -89,20 +91,24 @@ class Draws:
             numbers[name] = _sum(mass * (order < order[ids])) + part * own
         for name, found in numbers.items():
             # An id at the edge that has no mass is as good as another one: what it says is left to chance.
-            self._note(name, torch.where(own > 0, found, part)[:, 0].tolist())
+            self._note(name, torch.where(own > 0, found, part)[:, 0].tolist(), places)
         past = self._pasts.setdefault(mass.shape[1], Past(mass.shape[1], self.generator))
-        self._note("past", past.add(ids[:, 0].tolist(), mass, part[:, 0].tolist()))
+        self.series["past"] += map(_clamped, past.add(ids[:, 0].tolist(), mass, part[:, 0].tolist()))
 
-    def _note(self, name: str, numbers: list[float]) -> None:
-        """Add numbers to a series, and their differences to its own."""
-        series = self.series[name]
-        differences = {lag: self.series[key] for lag in _LAGS if (key := f"{name}, {lag} before") in SERIES}
-        for number in numbers:
-            for lag, found in differences.items():
-                if len(series) >= lag:
-                    apart = abs(number - series[-lag])
-                    found.append(2 * min(apart, 1 - apart))
-            series.append(min(max(number, 0.0), 1.0 - 1e-12))
+    def _note(self, name: str, numbers: list[float], places: list[bool]) -> None:
+        """Add numbers to a series, and their differences to its own; `places` says which rows have one."""
+        told, before = iter(map(_clamped, numbers)), self._before.setdefault(name, [])
+        for here in places:
+            number = next(told) if here else None
+            for lag in _LAGS if number is not None and f"{name}, 1 before" in SERIES else ():
+                earlier = before[-lag] if len(before) >= lag else None
+                if earlier is not None and number is not None:
+                    apart = abs(number - earlier)
+                    self.series[f"{name}, {lag} before"].append(2 * min(apart, 1 - apart))
+            if number is not None:
+                self.series[name].append(number)
+            before.append(number)
+        del before[: -max(_LAGS)]
 
     def _fixed(self, mass: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the place of each id in the orders that are one for all rows as long as these."""
@@ -135,6 +141,10 @@ def _on_edge(mass: torch.Tensor, support: torch.Tensor) -> torch.Tensor:
         return beyond > 0
     least = mass.masked_fill(mass == 0, 1.0).amin(dim=1)
     return beyond * least > _EDGE
+
+
+def _clamped(number: float) -> float:
+    return min(max(number, 0.0), 1.0 - 1e-12)
 
 
 def _sum(masses: torch.Tensor) -> torch.Tensor:
