@@ -175,7 +175,8 @@ class KernelItem(pytest.Function):
         text = getattr(excinfo.value, "text", None)
         if callable(text):
             again = replay(self.config, self._address, self.config.stash[SESSION].options)
-            return self._shown(excinfo, f"{text()}{self._source(text())}\n  replay: {again}")
+            said = text()
+            return self._shown(excinfo, f"{said}{self._source(said)}\n  replay: {again}")
         return super().repr_failure(excinfo)
 
     @property

@@ -109,7 +109,7 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
             _rotary(wide, kind, want.base, source.table())
         else:
             _RANGED[kind](wide, source.own(name))
-        _suited(wide, kind, family, source.own(f"{name}/suited"))
+        _suited(wide, want, family, source)
         if kind == "weight_scale" and torch_type not in FLOAT8:
             wide.div_(math.sqrt(max(1, want.fan_in or 1)))
         if wide is not x:
@@ -117,12 +117,12 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
     return x
 
 
-def _suited(x: torch.Tensor, kind: str, family: str, generator: torch.Generator) -> None:
+def _suited(x: torch.Tensor, want: Want, family: str, source: Source) -> None:
     """Have a range give way to what a family is for."""
-    if kind == "bias":
+    if want.kind == "bias":
         _biased(x, family)
-    elif kind == "unit_weight" and family != "normal":
-        _unusual(x, generator)
+    elif want.kind == "unit_weight" and family != "normal":
+        _unusual(x, source.own(f"{want.name}/unusual"))
 
 
 def _unusual(x: torch.Tensor, generator: torch.Generator) -> None:

@@ -100,15 +100,19 @@ class Draws:
         told, before = iter(map(_clamped, numbers)), self._before.setdefault(name, [])
         for here in places:
             number = next(told) if here else None
-            for lag in _LAGS if number is not None and f"{name}, 1 before" in SERIES else ():
-                earlier = before[-lag] if len(before) >= lag else None
-                if earlier is not None and number is not None:
-                    apart = abs(number - earlier)
-                    self.series[f"{name}, {lag} before"].append(2 * min(apart, 1 - apart))
             if number is not None:
                 self.series[name].append(number)
+                self._set_against(name, number, before)
             before.append(number)
         del before[: -max(_LAGS)]
+
+    def _set_against(self, name: str, number: float, before: list[float | None]) -> None:
+        """Add how far a number is from those of the rows before, in the orders that this is looked at in."""
+        for lag, earlier in zip(_LAGS, reversed(before), strict=False):
+            differences = self.series.get(f"{name}, {lag} before")
+            if differences is not None and earlier is not None:
+                apart = abs(number - earlier)
+                differences.append(2 * min(apart, 1 - apart))
 
     def _fixed(self, mass: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the place of each id in the orders that are one for all rows as long as these."""
