@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
@@ -213,7 +213,7 @@ def _reseeded(drawn: Drawn, simpler: Callable[[Drawn], Iterable[Drawn]]) -> Iter
     for more in _SEEDS:
         for axes, recipe in simpler(drawn):
             if not more or axes != drawn[0]:
-                yield axes, replace(recipe, seed=(recipe.seed + more) % (1 << 31))
+                yield axes, recipe.with_seed_after(more)
 
 
 def database_key(node_id: str) -> bytes:

@@ -18,7 +18,7 @@ from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
-from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, Record
 from pytest_flashinfer.pace import Pace
@@ -27,7 +27,7 @@ from pytest_flashinfer.search import Drawn, Outcome, Search, database_key
 from pytest_flashinfer.unjudged import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
@@ -99,7 +99,7 @@ class SizeSearch:
             pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
         try:
             with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
-                found = self._search(lambda drawn: self._tried(check, drawn, pace, tally)).run()
+                found = self._search(lambda drawn: self._tried(check, drawn, pace, tally), tally).run()
         except Unsatisfiable as error:
             pytest.skip(str(error))
         finally:
@@ -185,12 +185,13 @@ class SizeSearch:
         statistics["nodeid"] = self.item.nodeid
         self.item.hypothesis_statistics = describe_statistics(statistics)  # type: ignore[attr-defined]
 
-    def _search(self, outcome: Callable[[Drawn], Exception | None]) -> Search:
+    def _search(self, outcome: Callable[[Drawn], Exception | None], tally: Tally) -> Search:
         forced = self.item.config.getoption("hypothesis_seed", None)
         pools = grid_of(self.definition, self.listed, self.budget).pools  # how much there is to point at is no work
+        edges = edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed)
         return Search(
             outcome,
-            edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed),
+            _anew_where_unfair(edges, tally),
             case_strategy(self.definition, self.listed, self.budget, layouts=self.layouts),
             lambda drawn: simpler(self.definition, *drawn),
             self.options.examples,
@@ -223,6 +224,15 @@ class SizeSearch:
         except (Failed, InputsError, ReferenceFailed):
             return False
         return True
+
+
+def _anew_where_unfair(edges: Iterable[Drawn], tally: Tally) -> Iterator[Drawn]:
+    """Yield cases, each one that turns out to be unfair once more with other values: no other may be of its family."""
+    for axes, recipe in edges:
+        known = len(tally.errors)
+        yield axes, recipe
+        if any(isinstance(error, Unfair) for error in tally.errors[known:]):
+            yield axes, recipe.with_seed_after(1)
 
 
 def sizes_and_scalars(workload: Workload) -> dict[str, Scalar]:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 Layout = Literal["contiguous", "strided"]
 Scalar = float | int | bool | str
+SEEDS = 1 << 31  # how many there are
 LAYOUTS: tuple[Layout, ...] = ("contiguous", "strided")
 
 
@@ -26,6 +27,10 @@ class Recipe:
     absent: frozenset[str] = frozenset()
     layout: Layout = "contiguous"
     scalars: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def with_seed_after(self, more: int) -> Recipe:
+        """Return the recipe of other values of the same kind: its seed is `more` further on."""
+        return replace(self, seed=(self.seed + more) % SEEDS)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; what has its default value is left out, so that the line stays readable."""

@@ -11,7 +11,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.host import doubtful, on_host
 from pytest_flashinfer.judge.lending import LENT, lent, terms
-from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed
+from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, Unfair
 from pytest_flashinfer.judge.parted import Divided, spans_of
 from pytest_flashinfer.judge.reference_process import ReferenceProcess
 from pytest_flashinfer.judge.rowwise import leading
@@ -219,5 +219,5 @@ def _raised(found: Truth | ReferenceFailed) -> Truth:
 
 def _fair(truth: Truth) -> Truth:
     if truth.unfair is not None:
-        raise ReferenceFailed(truth.unfair)
+        raise Unfair(truth.unfair)
     return truth

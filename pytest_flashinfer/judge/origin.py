@@ -20,6 +20,10 @@ class NoReference(ReferenceFailed):
     """There cannot be a truth here: the definition has no reference, or what it needs is not there."""
 
 
+class Unfair(ReferenceFailed):
+    """The truth about a drawn case is no test of a kernel; other values of the same kind may be."""
+
+
 class ModuleAbsent(InputsError):  # noqa: N818 - says what happened
     """The definition's own inputs need a module that is not installed."""
 

@@ -24,7 +24,7 @@ from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.line import workload_line
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import case_strategy
-from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.pace import Pace
@@ -276,6 +276,23 @@ def test_where_no_case_could_be_judged_the_item_is_skipped(error):
 
     with pytest.raises(pytest.skip.Exception, match=f"no case could be judged; most often: .*{error}"):
         search().run(check)
+
+
+@pytest.mark.parametrize(("error", "once_more"), [(Unfair("y: cancels"), True), (ReferenceFailed("raised"), False)])
+def test_the_family_of_an_unfair_case_is_tried_with_other_values(error, once_more):
+    seen = {}
+
+    def check(axes, recipe, *, repeat):
+        same_kind = json.dumps([axes, {**recipe.to_json(), "seed": 0}], sort_keys=True)
+        first = same_kind not in seen
+        seen.setdefault(same_kind, []).append(recipe.seed)
+        if recipe.family == "large" and first:
+            raise error
+
+    search(examples=60).run(check)
+    large = [seeds for kind, seeds in seen.items() if '"large"' in kind]
+    assert large
+    assert all((seeds[0] + 1 in seeds) == once_more for seeds in large if seeds)
 
 
 def test_cases_without_elements_are_no_pass():
