@@ -1,8 +1,8 @@
 """How long a large data set takes to collect, beside plain pytest with as many parametrized items. No arguments.
 
 Plain pytest has a module for each definition, with the same functions, parameters and ids, and one mark for each
-solution: what is left is what reading the files costs. The last rows ask for one kernel with `-k`; `--setup-plan`
-goes through a test without running it, so that neither torch nor a worker process is in that number.
+solution: what is left is what reading the files costs. The last row asks for one kernel with `-k`, and its clock ends
+where the first test begins; `--setup-plan` goes through it without running it, so that torch is not needed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,30 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tables
 import trees
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SHAPE = (200, 3, 30)
 ROUNDS = 5
 COLLECT = ("--collect-only", "-q")
 NO_TORCH = """
 import sys
+import time
 import pytest
-code = pytest.main(sys.argv[1:])
+
+class FirstTest:
+    def pytest_runtest_logstart(self):
+        print("first test at", time.time())
+
+code = pytest.main(sys.argv[1:], [FirstTest()])
 assert "torch" not in sys.modules
 sys.exit(code)
 """
@@ -84,9 +96,17 @@ def main() -> None:
             "plain pytest": ([*tables.PYTEST, "-p", "no:flashinfer", *COLLECT], theirs),
             f"-k {ONE}": ([*interpreter, *kernels, "-q", "--setup-plan", "-x", "-k", f"{ONE} and test_schema"], ours),
         }
-        calls = {key: lambda c=c, w=w: tables.checked(c, w) for key, (c, w) in commands.items()}
+        calls = {key: lambda c=c, w=w: timed(c, w) for key, (c, w) in commands.items()}
         runs = tables.interleaved(calls, ROUNDS)
     report(shape, runs)
+
+
+def timed(command: Sequence[str], cwd: Path) -> tables.Run:
+    """Run a command; its seconds end where its first test begins, if it has one."""
+    start = time.time()
+    done = tables.checked(command, cwd)
+    began = re.search(r"first test at ([0-9.]+)", done.output)
+    return replace(done, wall=float(began[1]) - start) if began else done
 
 
 def report(shape: tuple[int, ...], runs: dict[str, list[tables.Run]]) -> None:
@@ -96,7 +116,7 @@ def report(shape: tuple[int, ...], runs: dict[str, list[tables.Run]]) -> None:
     cpu = [mine.cpu / plain.cpu for mine, plain in zip(ours, theirs, strict=True)]
     goals = {
         0: f"wall {tables.spread(ratios, 1, 2)} x plain, CPU {tables.spread(cpu, 1, 2)} x: at most 1.25; 200 MiB",
-        2: "at most 1.5 s without torch",
+        2: "to the first test at most 1.5 s, without torch",
     }
     rows = [
         (
