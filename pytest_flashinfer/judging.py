@@ -163,7 +163,7 @@ class Compare:
         """Have the definition's own check decide about values."""
         if any(not each.ok and each.problem != "values" for each in comparisons):
             return comparisons
-        refused = check(outputs, truth, stated(self.tolerance))
+        refused = check(outputs, truth, self.tolerance.limits())
         if refused is None:
             return [_accepted(each) for each in comparisons]
         return [*comparisons, Comparison("check", ok=False, problem="values", lines=(f"outputs {refused}",))]
@@ -203,7 +203,7 @@ class Compare:
         text = f"vacuous: {refused[0].reason}: tighten the tolerance" if refused else ""
         if self.check is not None and any(_differs_from_zero(each.native) for each in truth.outputs.values()):
             zeros = {name: value.new_zeros(value.shape) for name, value in call.outputs.items()}
-            if self.check(zeros, truth, stated(self.tolerance)) is None:
+            if self.check(zeros, truth, self.tolerance.limits()) is None:
                 text = "vacuous: the definition's own check accepts zeros: correct the check"
         return text
 
@@ -234,18 +234,6 @@ def _accepted(found: Comparison) -> Comparison:
 def _differs_from_zero(value: torch.Tensor | None) -> bool:
     """Say whether at least half of the elements are not zero: then zeros are no answer that could be right."""
     return value is not None and value.numel() > 0 and 2 * int((value != 0).sum()) >= value.numel()
-
-
-def stated(tolerance: Tolerance) -> dict[str, float]:
-    """Return what a tolerance states in the words of a definition's own check; percentages from 0 to 100."""
-    found: dict[str, float] = {}
-    if tolerance.explicit:
-        found.update(rtol=tolerance.rtol or 0.0, atol=tolerance.atol or 0.0)
-    if tolerance.required_matched_ratio is not None:
-        found["max_mismatch_pct"] = 100.0 * (1.0 - tolerance.required_matched_ratio)
-    if tolerance.cosine is not None:
-        found["min_cos_sim"] = tolerance.cosine
-    return found
 
 
 def describe(case: Case) -> str:

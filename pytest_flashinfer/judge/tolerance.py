@@ -51,6 +51,17 @@ class Tolerance:
         own = self.outputs.get(name)
         return replace(self, outputs={}) if own is None else layered(replace(self, outputs={}), own)
 
+    def limits(self) -> dict[str, float]:
+        """Return what is set in the words of a definition's own check; percentages from 0 to 100."""
+        found: dict[str, float] = {}
+        if self.explicit:
+            found.update(rtol=self.rtol or 0.0, atol=self.atol or 0.0)
+        if self.required_matched_ratio is not None:
+            found["max_mismatch_pct"] = 100.0 * (1.0 - self.required_matched_ratio)
+        if self.cosine is not None:
+            found["min_cos_sim"] = self.cosine
+        return found
+
     def describe(self) -> str:
         """Return what is set, in the spelling that `parse` reads; empty where nothing is."""
         words = [f"{name}={_spell(value)}" for name, value in _settings(self)]
