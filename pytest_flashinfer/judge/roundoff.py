@@ -106,8 +106,12 @@ def uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
 
     The sum of the magnitudes covers most orders of float32 additions. Tensor cores cut instead of rounding, once for
     every 8 or 16 products, which adds up over long sums: for those of mixed signs a term grows with the length, for
-    those of equal signs see `growth`.
+    those of equal signs see `growth`. A running sum may be found from its other end, as the whole less the rest, and
+    one that leaves out its last term as one that has it, less that term: what counts is the whole.
     """
+    if step.name == "cumsum":
+        terms = torch.nan_to_num(args[0].as_subclass(torch.Tensor).abs(), nan=0.0, posinf=0.0)
+        return terms.sum(dim=args[1], keepdim=True).expand(terms.shape)
     sums = magnitude(func, args)
     if step.kind is Kind.CONTRACT and step.name in ("mm", "bmm", "addmm", "baddbmm"):
         left, right = (arg.as_subclass(torch.Tensor) for arg in args[-2:])

@@ -142,3 +142,39 @@ def test_where_runs_are_few_neighbours_stand_in_for_them(runs: int) -> None:
     limit = bound.allowance(torch.full(shape, 8.0, dtype=torch.float64), squares, runs, "float32")
     assert int((drawn().abs() > limit).sum()) < 8e-4 * limit.numel() / (runs - 1)
     assert float(limit.median()) < 8 * noise
+
+
+def _before(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([torch.zeros_like(x[:1]), x.cumsum(0)[:-1]])
+
+
+def _from_here(x: torch.Tensor) -> torch.Tensor:
+    return x.flip(0).cumsum(0).flip(0)
+
+
+@pytest.mark.parametrize(
+    ("reference", "kernel", "right"),
+    [
+        (_before, lambda x: x.cumsum(0) - x, True),
+        (_before, lambda x: _before(x.double()).float(), True),
+        (_before, lambda x: _before(x.bfloat16().float()), False),
+        (_before, lambda x: x.cumsum(0), False),
+        (_from_here, lambda x: x.sum(0) - x.cumsum(0) + x, True),
+        (_from_here, lambda x: x.sum(0) - x.cumsum(0), False),
+    ],
+    ids=["less its own", "float64", "bfloat16 terms", "inclusive", "whole less the rest", "exclusive"],
+)
+@given(rows=st.integers(2, 300), small=st.sampled_from([1.0, 1e-3]))
+def test_a_running_sum_may_be_found_as_a_difference(reference, kernel, right, rows, small) -> None:
+    x = torch.randn(rows, 8, generator=torch.Generator().manual_seed(rows))
+    x[0] *= small
+    truth = evaluate(reference, {"x": x}, {"y": OutputSpec("float32", (rows, 8))}).outputs["y"]
+    assert compare(kernel(x), truth).ok is right
+
+
+def test_an_infinite_term_leaves_the_bound_of_a_running_sum_finite() -> None:
+    x = torch.randn(9, 4)
+    x[5:] = -math.inf
+    truth = evaluate(lambda x: x.cumsum(0), {"x": x}, {"y": OutputSpec("float32", (9, 4))}).outputs["y"]
+    assert compare(x.double().cumsum(0).float(), truth).ok
+    assert 0 < float(truth.allowance[:5].max()) < 1e-4
