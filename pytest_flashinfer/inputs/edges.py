@@ -28,14 +28,15 @@ _LAST: Final = 1000  # sizes from here on come last: many small cases tell more 
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 # Where calls are slow, few cases are tried: each of the first differs in several ways.
-_FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "negative")
+_FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "opposed", "negative")
+_FIRST: Final = 5
 _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "empty")
 _FIRST_SIZES: Final = (3, 9, 1, 17, 33)
 _FIRST_LONG: Final = 4
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
-_TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "negative", "ties", "big_row")
+_TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
 _ROW: Final = 300  # elements of a row that is more than one block
 
 
@@ -118,6 +119,10 @@ def _one_sequence(grid: Grid) -> Iterator[_Wish]:
         yield from ((one, {"structure": name}) for name in grid.structures[1:_ALONE])
 
 
+def _first_families(grid: Grid) -> Sequence[str]:
+    return [name for name in _FIRST_FAMILIES if name in grid.families][:_FIRST]
+
+
 def _first(grid: Grid) -> Iterator[_Wish]:
     """Yield the families that tell most, each with another structure, a long sequence or another size."""
     order = _order(grid)
@@ -125,11 +130,12 @@ def _first(grid: Grid) -> Iterator[_Wish]:
         ((grid.base, {"structure": name}) for name in _FIRST_STRUCTURES if name in grid.structures),
         islice(_long(grid), 0, _FIRST_LONG, 2),
         ((grid.scaled(order[0], value), {}) for value in _FIRST_SIZES if order),
-        repeat((grid.base, {}), len(_FIRST_FAMILIES)),
+        repeat((grid.base, {}), _FIRST),
     )
-    families = (name for name in _FIRST_FAMILIES if name in grid.families)
-    for wish, changes in islice((each for each in others if _fits(grid, each[0])), len(_FIRST_FAMILIES)):
-        yield wish, {**changes, "family": next(families, grid.families[0])}
+    families = chain(_first_families(grid), repeat(grid.families[0]))
+    fitting = (each for each in others if _fits(grid, each[0]))
+    for (wish, changes), family in islice(zip(fitting, families, strict=False), _FIRST):
+        yield wish, {**changes, "family": family}
 
 
 def _woven(*rounds: Iterator[_Wish]) -> Iterator[_Wish]:
@@ -143,7 +149,8 @@ def _structures(grid: Grid) -> Iterator[_Wish]:
 
 
 def _families(grid: Grid) -> Iterator[_Wish]:
-    return ((grid.base, {"family": name}) for name in grid.families[1:] if name not in _FIRST_FAMILIES)
+    tried = _first_families(grid)
+    return ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
 
 
 def _scalars(grid: Grid) -> Iterator[_Wish]:

@@ -68,6 +68,12 @@ def _negative(x: torch.Tensor, draw: Draw) -> None:
     _scale_rows(x, draw, 0, 8)  # a softmax that subtracts a logarithm of the sum is off by a rounding of these
 
 
+def _opposed(x: torch.Tensor, draw: Draw) -> None:
+    """Make rows below zero, which with queries above it give scores whose exponentials are 0, unless shifted."""
+    x.normal_(generator=draw.own).abs_().add_(1).neg_()
+    _scale_rows(x, draw, 0, 4)
+
+
 def _positive(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own).abs_().add_(0.25)
     _scale_rows(x, draw, -1, 3)
@@ -86,7 +92,10 @@ def _outliers(x: torch.Tensor, draw: Draw) -> None:
 
 
 def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
-    sizes = _uniform(x, -12, 2, draw.rows).exp2_()  # in small ones an eps shows
+    # In small ones an eps shows, in large ones that a variance from squares is below zero.
+    small = _uniform(x, -12, 2, draw.rows).exp2_()
+    large = _uniform(x, 5, min(10, draw.limit - 4), draw.rows).exp2_()
+    sizes = torch.where(_uniform(x, 0, 1, draw.rows) < 0.2, large, small)  # noqa: PLR2004 - one in five
     x.copy_(torch.where(_uniform(x, 0, 1, draw.rows) < 0.5, -sizes, sizes))  # noqa: PLR2004 - half of each sign
 
 
@@ -182,6 +191,7 @@ FAMILIES: Final[dict[str, Fill]] = {
     "ties": _ties,
     "positive": _positive,
     "negative": _negative,
+    "opposed": _opposed,
     "sparse": _sparse,
     "tiny": _tiny,
     "large": _large,

@@ -27,7 +27,7 @@ _ROOT: Final = re.compile(r"1(?:\.0)?\s*/\s*(?:math\.)?sqrt\s*\(([^()]+)\)", re.
 _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"eps", 1e-6, (1e-5, 1e-3)),
     (r"temperature", 1.0, (0.5, 1.75, 0.1)),
-    (r"top_p", 0.9, (0.5, 0.99)),
+    (r"top_p", 0.9, (0.5, 0.99, 1.0)),
     (r"min_p", 0.1, (0.02, 0.4)),
     (r"rope_theta|rotary_base|^base$", 1e4, (5e5,)),
     (r"high_freq", 4.0, ()),

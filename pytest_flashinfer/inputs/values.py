@@ -27,6 +27,7 @@ _BASES: Final = (3.0, 6.0)  # log10 of the least and the greatest
 _USUAL: Final = 0.25  # how often it is the usual one
 _FARTHEST: Final = 1024  # position, of a table of one position
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
+_QUERY: Final = re.compile(r"q(_|$)|quer(y|ies)", re.IGNORECASE)
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
 
@@ -63,7 +64,10 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     if any(role.kind == "mask" for role in plan.roles.values()):
         text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
     spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and not_finite(plan)}
-    return tuple(name for name in families.FAMILIES if name not in families.SPECIAL or name in spoken)
+    left_out = families.SPECIAL - spoken
+    if not any(role.kind in FREE and _QUERY.match(name) for name, role in plan.roles.items()):
+        left_out |= {"opposed"}
+    return tuple(name for name in families.FAMILIES if name not in left_out)
 
 
 def not_finite(plan: Plan) -> set[str]:
@@ -128,7 +132,8 @@ def _suited(x: torch.Tensor, want: Want, family: str, source: Source) -> None:
 def _unusual(x: torch.Tensor, generator: torch.Generator) -> None:
     """Have some of a norm's weights be of either sign, large or zero, as checkpoints have them."""
     chosen = torch.empty(x.shape, dtype=torch.float32, device=x.device).uniform_(0, 1, generator=generator)
-    other = torch.empty(x.shape, dtype=torch.float32, device=x.device).normal_(generator=generator).mul_(4)
+    other = torch.empty(x.shape, dtype=torch.float32, device=x.device).normal_(generator=generator)
+    other.mul_(torch.empty_like(other).uniform_(1, 6, generator=generator).exp2_())
     other.masked_fill_(chosen < 0.03, 0.0)  # noqa: PLR2004 - one in thirty
     x.copy_(torch.where(chosen < 0.15, other, x.to(torch.float32)))  # noqa: PLR2004 - one in seven
 
@@ -153,6 +158,8 @@ def _free(x: torch.Tensor, kind: str, family: str, source: Source, name: str) ->
         _probabilities(x, family, source, name)
         return
     families.fill(x, family, source.own(name), source.rows())
+    if family == "opposed" and _QUERY.match(name):
+        x.neg_()
     if kind == "unit" and x.dim():
         flat = x.view(-1, x.shape[-1])
         for part in _parts(flat):
@@ -226,6 +233,11 @@ def _min_p(x: torch.Tensor, generator: torch.Generator) -> None:
     x.uniform_(-0.05, 0.3, generator=generator).clamp_min_(0)  # none at all is the usual one
 
 
+def _top_p(x: torch.Tensor, generator: torch.Generator) -> None:
+    x.uniform_(0.05, 1.1, generator=generator)
+    x.copy_(torch.where(x > 1, 1.0, x.clamp_max(0.95)))  # none at all is usual too
+
+
 def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
     del generator
     x.zero_()
@@ -238,7 +250,7 @@ _RANGED: Final = {
     "scale": _power(-1, 1),
     "weight_scale": _power(-1, 1),
     "temperature": _range(0.5, 1.5),
-    "top_p": _range(0.05, 0.95),
+    "top_p": _top_p,
     "min_p": _min_p,
     "uniform": _range(0.001, 0.999),
     "a_log": _range(-0.7, 1.4),

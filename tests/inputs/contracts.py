@@ -186,7 +186,7 @@ SAMPLING = define(
     """
     def run(probs, top_k, top_p, uniform_samples):
         assert (probs >= 0).all() and torch.allclose(probs.sum(-1), torch.ones(len(probs)), atol=1e-4)
-        assert ((top_k > 0) & (top_k <= 50)).all() and ((top_p > 0) & (top_p < 1)).all()
+        assert ((top_k > 0) & (top_k <= 50)).all() and ((top_p > 0) & (top_p <= 1)).all()
         assert ((uniform_samples > 0) & (uniform_samples < 1)).all()
         return (probs.cumsum(-1) < uniform_samples[:, None]).sum(-1).clamp(max=49)
     """,

@@ -64,7 +64,10 @@ def test_families_are_what_they_are_called():
     assert len(ties.unique()) == 3
     assert set(ties[ties == 0].signbit().tolist()) == {False, True}
     assert 0 < (ties[1:] == ties[:-1]).all(1).sum() < len(ties) - 1
-    assert (filled("constant_rows").std(1) == 0).all()
+    constant = filled("constant_rows")
+    assert (constant.std(1) == 0).all()
+    assert constant.abs().max() > 100, "a variance from squares is below zero in some"
+    assert constant.abs().min() < 0.01
     assert (filled("sparse") == 0).float().mean() > 0.8
     assert torch.equal(filled("small_ints"), filled("small_ints").round())
     assert filled("peaks")[0].argmax() == 47
@@ -242,7 +245,7 @@ def test_norm_weights_are_near_one_but_not_in_every_family():
     for family in ("large", "tiny", "ties"):
         weights = ranged("unit_weight", family)
         assert weights.min() < -4
-        assert weights.max() > 5
+        assert weights.max() > 20, "exponentials of what they scale overflow"
         assert (weights == 0).any()
         assert (weights - 1).abs().median() < 0.2
 
@@ -251,6 +254,29 @@ def test_the_usual_min_p_is_among_them():
     values = ranged("min_p", "normal")
     assert 0.05 < (values == 0).float().mean() < 0.3
     assert values.min() == 0
+
+
+def test_top_p_may_leave_all():
+    values = ranged("top_p", "normal")
+    assert 0.02 < (values == 1).float().mean() < 0.2
+    assert values.max() == 1
+
+
+def test_queries_are_above_zero_where_keys_are_below_so_that_all_scores_are_low():
+    sizes = {"batch": 6, "pages": 9, "len_indptr": 7, "num_kv_indices": 9}
+    inputs = make_inputs(PAGED_DECODE, sizes, Recipe(0, family="opposed"))
+    assert inputs["q"].min() > 0
+    assert max(inputs["k_cache"].max(), inputs["v_cache"].max()) < 0
+    keys = inputs["k_cache"].float().flatten(0, 2)
+    scores = inputs["q"].float().flatten(0, 1) @ keys.T / keys.shape[1] ** 0.5
+    assert (scores.amax(1) < -104).any(), "exp() of such scores is 0 in float32"
+    assert scores.min() > -1e4
+    assert not torch.equal(scores, scores[:1].expand_as(scores))
+
+
+def test_without_queries_nothing_opposes_them():
+    offered = ["opposed" in family_names(contract_of(d), plan_of(contract_of(d))) for d in (PAGED_DECODE, STEP)]
+    assert offered == [True, False]
 
 
 def test_a_table_that_is_only_looked_up_has_every_family():
