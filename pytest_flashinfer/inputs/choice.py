@@ -42,13 +42,13 @@ def others(
 ) -> tuple[Scalar, ...]:  # fmt: skip
     """Return values that a scalar input may have besides the chosen one; none where a size or an axis decides.
 
-    They are those that the contract treats otherwise, those that workloads list, those that go with its name, and for
-    a float those at the bounds that constraints set, and just inside them.
+    They are those that the contract treats otherwise, those that constraints list, those of workloads, those that go
+    with its name, and for a float those at the bounds that constraints set, and just inside them.
     """
     if name in contract.axis_names or name in contract.derived or name in contract.constants:
         return ()
     first = chosen(contract, name, env)
-    apart = () if fits_shapes(contract, name) else special(contract, name, first)
+    apart = () if fits_shapes(contract, name) else (*special(contract, name, first), *_one_of(contract, name, env))
     values = [*apart, *listed, *by_name(contract, name, usual(contract, name, env), env)]
     if is_float(contract.definition.inputs[name].dtype):
         values += _at_bounds(contract, name, env)
@@ -118,15 +118,8 @@ def _stored(contract: Contract, name: str, value: Scalar) -> Scalar:
 
 def _at_bounds(contract: Contract, name: str, env: Mapping[str, Any]) -> Iterator[float]:
     """Yield what constraints compare the scalar with, and values just inside: the middle first, then low and high."""
-    lower: list[float] = []
-    upper: list[float] = []
-    exact: list[float] = []
-    where = {ast.Gt: lower, ast.GtE: lower, ast.Lt: upper, ast.LtE: upper, ast.Eq: exact, ast.In: exact}
-    for rule in _rules(contract, name):
-        for left, op, right in comparisons(rule.tree):
-            if op in where and isinstance(left, ast.Name) and left.id == name:
-                where[op] += _numbers(right, env)
-    yield from exact
+    lower, upper = _compared(contract, name, env, ast.Gt, ast.GtE), _compared(contract, name, env, ast.Lt, ast.LtE)
+    yield from _one_of(contract, name, env)
     span = min(upper) - max(lower) if lower and upper else 1.0
     if lower and upper:
         yield max(lower) + span / 2
@@ -135,6 +128,18 @@ def _at_bounds(contract: Contract, name: str, env: Mapping[str, Any]) -> Iterato
         for bound in bounds:
             yield bound
             yield bound + sign if is_whole else just_inside(contract.dtype(name), bound, sign, span)
+
+
+def _one_of(contract: Contract, name: str, env: Mapping[str, Any]) -> list[float]:
+    """Return the values that constraints list for a scalar: `mode in (0, 1)`."""
+    return _compared(contract, name, env, ast.Eq, ast.In)
+
+
+def _compared(contract: Contract, name: str, env: Mapping[str, Any], *operators: type[ast.cmpop]) -> list[float]:
+    """Return the numbers with which constraints compare a scalar by one of these operators."""
+    found = [each for rule in _rules(contract, name) for each in comparisons(rule.tree)]
+    mine = (right for left, op, right in found if op in operators and isinstance(left, ast.Name) and left.id == name)
+    return [number for right in mine for number in _numbers(right, env)]
 
 
 def _numbers(tree: ast.expr, env: Mapping[str, Any]) -> list[float]:

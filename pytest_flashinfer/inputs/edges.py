@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain, islice, repeat, zip_longest
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.equation import size
@@ -33,6 +34,8 @@ _FIRST: Final = 5
 _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "empty")
 _FIRST_SIZES: Final = (3, 9, 1, 17, 33)
 _FIRST_LONG: Final = 4
+_PLAIN: Final = 12  # cases whose scalars are the usual ones
+_UNUSUAL: Final = 0.5  # how often a switch is not the usual one in those that follow; other scalars half as often
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
@@ -65,7 +68,8 @@ def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
     for wish, changes in wishes:
         if len(cases) >= limit:
             break
-        case = _case(grid, wish, changes, (seed + len(cases)) & _SEEDS, room)
+        mixed = {"scalars": _mixed(grid, len(cases)), **changes}
+        case = _case(grid, wish, mixed, (seed + len(cases)) & _SEEDS, room)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
 
@@ -77,6 +81,14 @@ def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed:
         return None
     recipe = Recipe(**{"seed": seed, "structure": grid.structures[0], **changes})
     return (axes, recipe) if grid.fits(axes, room) else None
+
+
+def _mixed(grid: Grid, number: int) -> dict[str, Scalar]:
+    """Return values of scalars for a case: after the first ones many are not the usual, in all combinations."""
+    rng = Random(number)  # noqa: S311 - not for secrets
+    drawn = {name: (rng.random(), rng.choice(values)) for name, values in grid.scalars.items()}
+    odds = 0.0 if number < _PLAIN else _UNUSUAL
+    return {name: value for name, (chance, value) in drawn.items() if chance < odds / (1 + isinstance(value, float))}
 
 
 def _fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:

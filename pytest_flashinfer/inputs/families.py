@@ -96,7 +96,9 @@ def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
     small = _uniform(x, -12, 2, draw.rows).exp2_()
     large = _uniform(x, 5, min(10, draw.limit - 4), draw.rows).exp2_()
     sizes = torch.where(_uniform(x, 0, 1, draw.rows) < 0.2, large, small)  # noqa: PLR2004 - one in five
-    x.copy_(torch.where(_uniform(x, 0, 1, draw.rows) < 0.5, -sizes, sizes))  # noqa: PLR2004 - half of each sign
+    values = torch.where(_uniform(x, 0, 1, draw.rows) < 0.5, -sizes, sizes)  # noqa: PLR2004 - half of each sign
+    alike = 1 << int(torch.randint(-2, 5, (1,), device=x.device, generator=draw.rows).clamp_min_(0))
+    x.copy_(values[torch.arange(len(values), device=x.device) // alike])  # a norm may be one of several rows
 
 
 def _zero_rows(x: torch.Tensor, draw: Draw) -> None:

@@ -73,16 +73,22 @@ def _share(setting: Setting, ids: torch.Tensor, lengths: list[int]) -> None:
 
 
 def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
-    """Return a table of pages: distinct ones up to each length, then padding or the id of a page nobody owns."""
+    """Return a table of pages up to each length, then padding or the id of a page nobody owns.
+
+    Distinct ones, unless the structure is `shared`, as in `page_ids`.
+    """
     shape, limit = setting.shape(name), limit_of(setting, name)
     if math.prod(shape) and not limit:
         raise nothing_to_point_at(setting, name, f"a table of {shape[-1]} pages a sequence")
     lines = math.prod(shape[:-1])
     lengths = found.kv if found.kv and lines % len(found.kv) == 0 else [shape[-1] * found.page_size] * max(1, shape[0])
     used = [min(shape[-1], -(-n // found.page_size)) for n in lengths for _ in range(lines // len(lengths))]
-    ids = iter(sample(setting, sum(used), limit).tolist())
+    drawn = sample(setting, sum(used), limit)
     if setting.structure == "identity":
-        ids = iter([i % max(limit, 1) for i in range(sum(used))])
+        drawn = torch.arange(sum(used)) % max(limit, 1)
+    elif setting.structure == "shared":
+        _share(setting, drawn, used)
+    ids = iter(drawn.tolist())
     padding = next(iter(setting.plan.roles[name].unused), None)
     table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)
     for line, width in zip(table.view(-1, shape[-1]) if table.numel() else (), used, strict=False):

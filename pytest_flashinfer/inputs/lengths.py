@@ -19,7 +19,8 @@ def telling(page: int, low: int, high: int, rng: Random) -> list[int]:
     short = max(low, min(high, max(_TOKENS, _PAGES * page)))
     whole, any_length = page * rng.randint(1, max(1, short // page)), rng.randint(low, short)
     around = {n + i for n in (page, whole) for i in (-1, 0, 1)}
-    lengths = sorted(n for n in {low, 0, 1, *around, any_length, any_length | 1, high} if low <= n <= high)
+    long = {rng.randint(short, high), high - 1, high} if high > short else {high}
+    lengths = sorted(n for n in {low, 0, 1, *around, any_length, any_length | 1, *long} if low <= n <= high)
     rng.shuffle(lengths)
     return lengths
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Sequences, Setting
 
 _LEN: Final = re.compile(r"len")
+_SOME: Final = re.compile(r"causal|tri[lu]\b|mask|window|-inf|finfo", re.IGNORECASE)  # a query may see no key at all
 _ROWS: Final = frozenset({"data", "unit"})
 
 
@@ -54,6 +55,16 @@ def _leading(contract: Contract, plan: Plan, group: str) -> Iterator[tuple[str, 
 def told_lengths(plan: Plan, group: str) -> bool:
     """Whether a tensor says how many rows of this group each sequence has."""
     return any(plan.roles[name].group == group for name in plan.lengths)
+
+
+def least_keys(setting: Setting, found: Sequences) -> int:
+    """Return how many keys a sequence that has some needs: one for each query, unless each query sees all of them.
+
+    So it is where they are padded and nothing tells of a mask; keys in a cache are those of the queries' own past.
+    """
+    definition = setting.contract.definition
+    text = f"{definition.op_type} {definition.description or ''} {definition.reference or ''}"
+    return each(setting, found) if setting.plan.pages or setting.plan.caches or _SOME.search(text) else 1
 
 
 def each(setting: Setting, found: Sequences) -> int:
@@ -96,10 +107,11 @@ def rooms(setting: Setting, found: Sequences) -> Iterator[int]:
     own = [dims or () for name, dims in contract.dims.items() if NAMES["query"].search(name)]
     queries = {ast.unparse(tree) for dims in own for tree in dims}
     leading = pools(contract)
-    for name, role in plan.roles.items():
+    data = [name for name, role in plan.roles.items() if role.kind in _ROWS]
+    others = [name for name in data if not NAMES["query"].search(name)]
+    apart = tables or any(NAMES["keys"].search(name) for name in others)  # queries have an axis of their own
+    for name in others if apart else data:
         trees = contract.dims[name] or ()
-        if role.kind not in _ROWS or (tables and NAMES["query"].search(name)):
-            continue
         if any(ast.unparse(tree) in leading for tree in trees[:2]):
             yield from _longest(setting, trees[2:])
         elif setting.size(trees[0] if trees else None) == found.count:

@@ -220,7 +220,7 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     drawn = lengths.arranged(options, found.count, setting.structure, found.page_size, setting.rng)
     if setting.structure == "full_last_page":
         drawn = [min(high, -(-n // found.page_size) * found.page_size) for n in drawn]
-    least = queries.each(setting, found)
+    least = queries.least_keys(setting, found)
     drawn = [min(high, max(n, least)) if n else 0 for n in drawn]
     return lengths.raised(drawn, _wanted(setting, "q", "plain") - sum(drawn), [high] * found.count)
 

@@ -295,6 +295,43 @@ def test_rows_of_queries_that_nothing_splits_are_as_many_for_each_sequence():
         assert inputs["max_seq_len"] == max(1, *inputs["seq_lens"].tolist(), 0)
 
 
+@pytest.mark.parametrize(("told", "fewer"), [("Every query sees all valid keys.", True), ("Causal.", False)])
+def test_padded_keys_are_of_any_number_unless_a_mask_hides_some(told, fewer):
+    cross = define(
+        "padded", axes(batch=None, q_len=None, kv_len=None, d=4),
+        {"q": tensor("batch q_len d"), "k": tensor("batch kv_len d"), "kv_lens": tensor("batch", "int32")},
+        {"y": tensor("batch q_len d")}, NOTHING, "bool(((kv_lens >= 0) & (kv_lens <= kv_len)).all())",
+        description=told,
+    )  # fmt: skip
+    drawn = [(sizes["q_len"], sizes["kv_len"], n) for sizes, inputs in every(cross) for n in inputs["kv_lens"].tolist()]
+    assert any(0 < n < queries for queries, _, n in drawn) == fewer
+    assert any(0 < n < keys for _, keys, n in drawn)
+    assert any(queries < n for queries, _, n in drawn)
+    assert max(n for *_, n in drawn) > 100
+
+
+def test_lengths_of_more_than_a_few_pages_are_not_whole_ones_only():
+    definition = table_of_lengths()
+    drawn = [make_inputs(definition, *case)["seq_lens"].tolist() for case in edge_cases(definition)]
+    long = [n for lengths in drawn for n in lengths if n > 64]
+    assert {0, 3} <= {n % 4 for n in long}
+
+
+def test_tables_share_pages_where_the_definition_says_that_they_may():
+    sharing = table_of_lengths(
+        block_tables=tensor("batch_size width", "int32", description="-1 pads. Pages may be shared.")
+    )
+    found = set()
+    for definition in (sharing, table_of_lengths()):
+        for case in edge_cases(definition):
+            inputs = make_inputs(definition, *case)
+            pairs = zip(inputs["block_tables"].tolist(), inputs["seq_lens"].tolist(), strict=True)
+            ids = [each for row, n in pairs for each in row[: -(-n // 4)]]
+            if len(ids) <= case[0]["num_pages"]:
+                found.add((definition is sharing, len(set(ids)) < len(ids)))
+    assert found == {(True, True), (True, False), (False, False)}
+
+
 def test_rows_of_queries_sum_to_what_lengths_say():
     split = table_of_lengths(seq_lens_q=tensor("batch_size", "int32"), seq_lens_kv=tensor("batch_size", "int32"))
     for sizes, inputs in every(split):

@@ -33,6 +33,9 @@ from tests.inputs.contracts import (
     SAMPLING,
     STEP,
     TABLE,
+    axes,
+    define,
+    tensor,
 )
 
 LISTED = [{"n": 4, "total": 32}, {"n": 8, "total": 200}]
@@ -227,6 +230,24 @@ def test_variants_keep_stale_slots_poisoned_and_what_they_are_told_to_keep():
 def test_every_simpler_case_is_valid_and_simpler(definition, seed):
     edges = edge_cases(definition, max_elements=1 << 11)
     case = edges[seed % len(edges)]
-    for axes, recipe in list(simpler(definition, *case))[:12]:
-        make_inputs(definition, axes, recipe)
-        assert (axes, recipe) != case
+    for sizes, recipe in list(simpler(definition, *case))[:12]:
+        make_inputs(definition, sizes, recipe)
+        assert (sizes, recipe) != case
+
+
+def test_all_combinations_of_switches_are_tried_with_other_values_and_sizes():
+    switched = define(
+        "scan", axes(rows=None, w=6),
+        {"x": tensor("rows w"), "reverse": tensor(None, "int32", description="0 or 1"),
+         "exclusive": tensor(None, "int32", description="0 or 1")},
+        {"y": tensor("rows w")}, "", "reverse in (0, 1)", "exclusive in (0, 1)",
+    )  # fmt: skip
+    cases = edge_cases(switched)
+    assert not any(recipe.scalars for _, recipe in cases[:7]), "where calls are slow little else is tried"
+    inputs = [make_inputs(switched, sizes, recipe) for sizes, recipe in cases]
+    combined = {(each["reverse"], each["exclusive"]) for each in inputs}
+    assert combined == {(a, b) for a in (0, 1) for b in (0, 1)}
+    telling = [number for number, (_, recipe) in enumerate(cases) if recipe.family != "normal"]
+    long = [number for number, (sizes, _) in enumerate(cases) if sizes["rows"] > 100]
+    assert {(inputs[n]["reverse"], inputs[n]["exclusive"]) for n in telling} == combined
+    assert {inputs[n]["reverse"] for n in long} == {inputs[n]["exclusive"] for n in long} == {0, 1}
