@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer import compiling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.testing import UnderTest
+    from pytest_flashinfer.worker.outcome import Compilation
 
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
+SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of all time and of the reference's, beyond which a solution's calls are to blame
 
 
 @dataclass
@@ -31,3 +42,32 @@ class Pace:
     def __exit__(self, *_: object) -> None:
         self.seconds += time.monotonic() - self._start
         self.cases += 1
+
+
+class Spent:
+    """What the time of one search went to, in seconds, from now on."""
+
+    def __init__(self, solution: UnderTest, reference: Answers, pace: Pace) -> None:
+        self.pace = pace
+        self._solution, self._reference = solution, reference
+        self._since = solution.waited, reference.native_seconds, len(solution.compiled)
+
+    @property
+    def compiled(self) -> Sequence[Compilation]:
+        """What Triton compiled meanwhile."""
+        return self._solution.compiled[self._since[2] :]
+
+    @property
+    def own(self) -> float:
+        """How long the solution's calls took, beyond compiling."""
+        return self._solution.waited - self._since[0] - compiling.spent(self.compiled, self.pace.seconds)
+
+    @property
+    def native(self) -> float:
+        """How long the reference took for the same, as it stands."""
+        return self._reference.native_seconds - self._since[1]
+
+    @property
+    def by_kernel(self) -> bool:
+        """Whether the solution's calls took most of the time, and far longer than the reference does."""
+        return self.own >= SLOW_SHARE * self.pace.seconds and self.own >= SLOW_TIMES * self.native

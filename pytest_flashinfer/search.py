@@ -25,6 +25,7 @@ _SHARE = 0.25  # of the time that is left, which no single case may take
 _TELLS = 8  # size from which on the time of a case says how it grows; the first one holds what starts once
 _PATIENCE = 3  # times the time limit may be exceeded while fewer than the least cases were tried
 _SEEDS = (0, 1, 2)  # added to that of a case with smaller sizes: other contents may fail where these do not
+_LARGE = 129  # size from which on the bounds of single blocks show
 SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 
 
@@ -46,7 +47,8 @@ class Search:
     failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
     the first one unless `built`: it has to wait until processes have started and the solution is built. While fewer
     than `least` cases were tried there is more time: who makes each case last tells nothing. `sizes` are what the time
-    of a case grows with. Failures that earlier runs saved come before all else, unless `saved_last`.
+    of a case grows with. Where time is up, `stalls` says whether the kernel took it: then a large case is tried all the
+    same, if one was to be. Failures that earlier runs saved come before all else, unless `saved_last`.
     """
 
     check: Check
@@ -62,20 +64,26 @@ class Search:
     least: int = 0
     sizes: Callable[[Drawn], Mapping[str, int]] = lambda drawn: drawn[0]
     saved_last: bool = False
+    stalls: Callable[[], bool] = lambda: False
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
     _pace: dict[str, float] = field(default_factory=dict)  # by the largest size: seconds for each unit, at the least
+    _most: int = 0  # the largest size that was tried
+    _put_off: list[Drawn] = field(default_factory=list)  # large cases that would have taken long
 
     def run(self) -> Outcome:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
         if self.built:
             self._deadline = time.monotonic() + self.seconds
-        for drawn in chain(() if self.saved_last else self._saved(), self.edges):
+        edges = chain(() if self.saved_last else self._saved(), self.edges)
+        for drawn in edges:
             if self.outcome.tried >= self.examples or self._over():
                 self.outcome.out_of_time = self._over()
+                self._put_off += [each for each in chain([drawn], edges) if self._largest(each)[1] >= _LARGE]
                 break
             if self._takes_long(drawn):
+                self._put_off += [drawn] if self._largest(drawn)[1] >= _LARGE else []
                 continue
             if self._outcome(drawn) is not None:
                 self._fail(drawn)
@@ -86,6 +94,7 @@ class Search:
             failing = next((drawn for drawn in self._saved() if self._outcome(drawn) is not None), None)
             if failing is not None:
                 self._fail(failing)
+        self._try_large()
         self._simplify()
         if self.outcome.smallest is not None and self.database is not None:
             self.database.save(self.key, _text(self.outcome.smallest).encode())
@@ -98,19 +107,29 @@ class Search:
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
             name, size = self._largest(drawn)
+            self._most = max(self._most, size)
             if size >= _TELLS and (self.built or self.outcome.tried > 1):
                 self._pace[name] = min(self._pace.get(name, math.inf), (time.monotonic() - start) / size)
             if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
 
+    def _try_large(self) -> None:
+        """Check one large case where a kernel took so long on small ones that none was tried."""
+        if self.outcome.smallest is not None or not self.outcome.out_of_time or self._most >= _LARGE:
+            return
+        quick = [drawn for drawn in self._put_off if self._expected(drawn) <= self.seconds] if self.stalls() else []
+        if quick and self._outcome(drawn := max(quick, key=lambda each: self._largest(each)[1])) is not None:
+            self._fail(drawn)
+
+    def _expected(self, drawn: Drawn) -> float:
+        """Return how many seconds a case may take, by the least that others took for each unit of their size."""
+        name, size = self._largest(drawn)
+        return self._pace.get(name, min(self._pace.values(), default=math.inf)) * size
+
     def _takes_long(self, drawn: Drawn) -> bool:
         """Say whether a case would take a good part of the time that is left: many small ones tell more."""
-        if not self._pace:
-            return False
-        name, size = self._largest(drawn)
-        pace = self._pace.get(name, min(self._pace.values()))
-        return pace * size > _SHARE * (self._end() - time.monotonic())
+        return bool(self._pace) and self._expected(drawn) > _SHARE * (self._end() - time.monotonic())
 
     def _largest(self, drawn: Drawn) -> tuple[str, int]:
         """Return the largest size of a case with its name: a loop over one axis may take longer than over another."""

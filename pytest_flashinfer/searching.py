@@ -21,7 +21,7 @@ from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, Record
-from pytest_flashinfer.pace import Pace
+from pytest_flashinfer.pace import Pace, Spent
 from pytest_flashinfer.scope import elements
 from pytest_flashinfer.search import Drawn, Outcome, Search, database_key
 from pytest_flashinfer.unjudged import Tally
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.outcome import Compilation
 
 FEW = 10  # cases that say little where time was up
-SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of that time and of the reference's, beyond which a solution's calls are to blame
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
 
@@ -91,28 +90,25 @@ class SizeSearch:
         """
         tally = Tally(self.definition)
         pace = Pace(self.large)
-        known = len(self.solution.compiled)
-        waited = self.solution.waited, self.reference.native_seconds
+        spent = Spent(self.solution, self.reference, pace)
 
         waiting = open_constants(self.definition)
         if waiting and not self.definition.init:
             pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
         try:
             with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
-                found = self._search(lambda drawn: self._tried(check, drawn, pace, tally), tally).run()
+                found = self._search(lambda drawn: self._tried(check, drawn, pace, tally), tally, spent).run()
         except Unsatisfiable as error:
             pytest.skip(str(error))
         finally:
             self.progress.clear()
         self._note_end(found)
-        compiled = self.solution.compiled[known:]
-        self._note_compiled(compiled, pace, failed=found.failure is not None)
+        self._note_compiled(spent.compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
             alone = self._passes_alone(found, check)
             raise explained(self.item, self.stated, found, alone=alone, save=self.options.save_failures)
-        own = self.solution.waited - waited[0] - compiling.spent(compiled, pace.seconds)
-        if self._says_little(found):
-            self._refuse_slow(found, pace, own, self.reference.native_seconds - waited[1])
+        if self._says_little(found) and spent.by_kernel:
+            self._refuse_slow(found, spent)
         if (text := tally.too_little(found.tried)) is not None:
             pytest.skip(text)
         self._warn_of_little(found, tally)
@@ -145,17 +141,15 @@ class SizeSearch:
         """Whether time was up after a few cases, though it was the usual time and more: who gives it less knows."""
         return found.out_of_time and found.tried < FEW and self.options.seconds >= SECONDS
 
-    def _refuse_slow(self, found: Outcome, pace: Pace, own: float, native: float) -> None:
-        """Raise Failed where `own` calls took the time, of a kernel that the reference does in seconds `native`.
+    def _refuse_slow(self, found: Outcome, spent: Spent) -> None:
+        """Raise Failed where the solution's own calls took the time.
 
         Who sleeps on sizes that are not listed would pass otherwise. Triton's interpreter is as slow as that: there
         the item is skipped, which is no pass either.
         """
-        if own < SLOW_SHARE * pace.seconds or own < SLOW_TIMES * native:
-            return
         text = (
-            f"only {found.tried} cases could be tried in {pace.seconds:.0f} s: the solution's calls took {own:.1f} s,"
-            f" those of the reference {native:.2g} s; give it more with --fib-seconds"
+            f"only {found.tried} cases could be tried in {spent.pace.seconds:.0f} s: the solution's calls took"
+            f" {spent.own:.1f} s, those of the reference {spent.native:.2g} s; give it more with --fib-seconds"
         )
         if self.interpreted:
             pytest.skip(f"{text}, or a card: Triton is interpreted here")
@@ -185,7 +179,7 @@ class SizeSearch:
         statistics["nodeid"] = self.item.nodeid
         self.item.hypothesis_statistics = describe_statistics(statistics)  # type: ignore[attr-defined]
 
-    def _search(self, outcome: Callable[[Drawn], Exception | None], tally: Tally) -> Search:
+    def _search(self, outcome: Callable[[Drawn], Exception | None], tally: Tally, spent: Spent) -> Search:
         forced = self.item.config.getoption("hypothesis_seed", None)
         pools = grid_of(self.definition, self.listed, self.budget).pools  # how much there is to point at is no work
         edges = edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed)
@@ -202,6 +196,7 @@ class SizeSearch:
             key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
             saved_last=self.item.config.getoption("fib_seed", None) is not None,  # a seed brings its own cases again
             least=FEW if self.options.seconds >= SECONDS else 0,
+            stalls=lambda: self.options.seconds >= SECONDS and not self.interpreted and spent.by_kernel,
             sizes=lambda drawn: {
                 name: size
                 for name, size in drawn[0].items()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
 _SAME = (
     "abs floor ceil trunc sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
     "tanh asinh acosh atanh erf erfc erfinv lgamma pow fmod hypot copysign nextafter isnan isinf signbit"
@@ -22,6 +24,17 @@ _OTHERWISE = {
     "fast_logf": "log", "fast_log2f": "log2", "fast_log10f": "log10", "fast_sinf": "sin", "fast_cosf": "cos",
     "fast_tanf": "tan", "fast_tanhf": "tanh", "fast_powf": "pow",
 }  # fmt: skip
+# Formulas for float64, which is exact enough: a product of two float32 numbers has as many bits.
+_WIDER: dict[str, Callable[..., torch.Tensor]] = {
+    "fma": lambda a, b, c: a * b + c,
+    "fma_rn": lambda a, b, c: a * b + c,
+    "round": lambda x: (x.abs() + 0.5).floor().copysign(x),  # halves away from zero
+    "cbrt": lambda x: x.abs().pow(1 / 3).copysign(x),
+    "rcbrt": lambda x: x.abs().pow(-1 / 3).copysign(x),
+    "exp10": lambda x: 10.0**x,
+    "fast_exp10f": lambda x: 10.0**x,
+    "saturatef": lambda x: x.nan_to_num(nan=0.0).clamp(0, 1),
+}
 
 
 def supply(interpreter: Any) -> None:
@@ -32,8 +45,14 @@ def supply(interpreter: Any) -> None:
     known = {**{name: name for name in _SAME.split()}, **_OTHERWISE}
     for name, stub in list(vars(library).items()):
         if not name.startswith("_") and getattr(stub, "__module__", "") == library.__name__:
-            made = _computed(interpreter, getattr(torch, known[name])) if name in known else _absent(name)
-            setattr(library, name, made)
+            function = getattr(torch, known[name]) if name in known else _in_float64(_WIDER.get(name))
+            setattr(library, name, _computed(interpreter, function) if function else _absent(name))
+
+
+def _in_float64(formula: Callable[..., torch.Tensor] | None) -> Callable[..., torch.Tensor] | None:
+    if formula is None:
+        return None
+    return lambda *operands: formula(*(x.double() for x in operands)).to(operands[0].dtype)
 
 
 def _absent(name: str) -> Callable[..., Any]:

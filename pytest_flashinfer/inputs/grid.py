@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.recipe import Scalar
 
 # Tails of 2 to 1024 wide tiles, primes, and bounds that kernels fix: first those that show most.
-SIZES: Final = (1, 2, 3, 5, 8, 9, 17, 33, 67, 129, 257)
+SIZES: Final = (1, 2, 3, 5, 8, 9, 10, 17, 33, 67, 129, 257)
 MORE_SIZES: Final = (
-    4, 7, 13, 15, 16, 31, 32, 63, 64, 65, 127, 128, 131, 155, 255, 256, 511, 512, 513, 1023, 1024, 1025,
+    4, 6, 7, 13, 15, 16, 18, 31, 32, 63, 64, 65, 66, 127, 128, 130, 131, 155, 255, 256, 511, 512, 513, 1023, 1024, 1025,
 )  # fmt: skip
 DEFAULT_ELEMENTS: Final = 1 << 21
 _REMEMBERED: Final = 4096  # settled sizes

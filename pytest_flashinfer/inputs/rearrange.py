@@ -42,7 +42,8 @@ def rearranged(  # noqa: PLR0913 - inputs, what they are for, and how to change 
     Ids are mapped one to one onto the rows that they may point at: what is distinct, shared or unused stays so. The
     first, the middle and the last of a tensor stay, where others change; with `shift` all move by as many rows, so
     that neighbours stay neighbours. Where there are no ids sequences change places; else lengths stay, by which alone a
-    plan may be kept. Of `stored` tensors only those that point into pools change: others may belong together.
+    plan may be kept, but for some seeds those of last pages, whose sum stays. Of `stored` tensors only those that point
+    into pools change: others may belong together.
     """
     contract, known = contract_of(definition), {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
     plan, env = plan_of(contract), {**contract.constants, **axes}
@@ -54,6 +55,8 @@ def rearranged(  # noqa: PLR0913 - inputs, what they are for, and how to change 
         rng=Random(f"{seed}/rearranged"),  # noqa: S311 - not for secrets
     )
     found = _pointed(setting, _movable(setting, stored), shift=shift) or _reordered(setting, known.keys())
+    if not shift and not stored and setting.rng.randrange(2):
+        found |= _last_pages(setting)
     changed = {name: values for name, values in found.items() if not torch.equal(values, given[name])}
     setting = replace(setting, given={**given, **changed})
     if not all(unused.hold(setting, name, values) for name, values in changed.items()):
@@ -161,6 +164,18 @@ def _reordered(setting: Setting, inputs: Collection[str]) -> Tensors:
     order = torch.empty(count, dtype=torch.int64)
     order[before] = after
     return {name: _in_order(tensors[name], order, pointers=kinds[name] == "indptr") for name in tensors}
+
+
+def _last_pages(setting: Setting) -> Tensors:
+    """Return lengths of last pages that have changed places, where nothing else says anything of tokens."""
+    name, kinds = setting.plan.last_page or "", {setting.plan.roles[each].kind for each in setting.given}
+    queries = setting.plan.pointer("q") is not None or bool(setting.plan.lengths)
+    if name not in setting.given or kinds - {"indptr", "last_page_len", "page_ids"} or queries:
+        return {}
+    values = setting.given[name].clone()
+    filled = values.nonzero().flatten()
+    values[filled] = values[filled].roll(1)
+    return {name: values}
 
 
 def _is_plain(setting: Setting, name: str) -> bool:

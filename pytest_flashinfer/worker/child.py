@@ -90,7 +90,7 @@ class Worker:
             return {"ok": getattr(self, f"do_{message['do']}")(message, fds)}, False
         except BaseException as error:  # noqa: BLE001 - foreign code may raise anything; all of it is reported
             lost = self.device != "cpu" and cudart.lost()
-            failure = _failure(str(getattr(error, "kind", "exception")), error)
+            failure = _failure(error)
             if lost:
                 failure["error"].update(kind="device", message=lost)
             return failure, bool(lost)
@@ -147,12 +147,16 @@ class Worker:
         return self.host if host and self.device != "cpu" else self.memory
 
 
-def _failure(kind: str, error: BaseException) -> Message:
-    """Describe an exception that may itself be hostile."""
+def _failure(error: BaseException) -> Message:
+    """Describe an exception: in its own words if it is one of this package, else it may itself be hostile."""
+    if type(error).__module__.startswith(f"{__package__.partition('.')[0]}."):
+        kind, message = str(getattr(error, "kind", "exception")), str(getattr(error, "message", ""))
+        log = str(getattr(error, "log", ""))
+    else:
+        kind = message = log = ""
     try:
-        text, message = traceback.format_exc(), f"{type(error).__name__}: {error}"
+        text, words = traceback.format_exc(), f"{type(error).__name__}: {error}"
     except BaseException:  # noqa: BLE001 - its __str__ raised
-        text, message = "", type(error).__name__
-    message = str(getattr(error, "message", "") or message)
-    log = str(getattr(error, "log", "") or text)
-    return {"error": {"kind": kind[:40], "message": message[:_LONGEST], "traceback": log[-_LONGEST:]}}
+        text, words = "", type(error).__name__
+    message, log = message or words, log or text
+    return {"error": {"kind": kind or "exception", "message": message[:_LONGEST], "traceback": log[-_LONGEST:]}}

@@ -55,21 +55,22 @@ def collect(
     held = [(each, found[each["name"]]) for each in outputs if each["name"] in found and each["name"] not in bad]
     for output, value in held:
         write(memory, output["snap"], value)
-    earlier = {results.storage_of(value) for _, value in before} - {0}
+    earlier = [results.span_of(value) for _, value in before]
     for output, value in held:
         problems += _aliases(output, value, request["inputs"], memory, earlier)
     return held, [output["name"] for output in outputs if output["name"] not in found], problems
 
 
 def _aliases(
-    output: Mapping[str, Any], value: object, inputs: list[dict[str, Any]], memory: Memory, earlier: set[int]
+    output: Mapping[str, Any], value: object, inputs: list[dict[str, Any]], memory: Memory, earlier: list[range]
 ) -> list[results.Problem]:
     name, storage = output["name"], results.storage_of(value)
     owners = [each["name"] for each in inputs if "slot" in each and memory.address(each["slot"]) == storage]
     if output["inplace"] in owners:
         return []
-    if storage in earlier:
-        text = f"{name}: returned the storage of an earlier result, whose values change under its owner"
+    own = results.span_of(value)
+    if any(own.start < other.stop and other.start < own.stop for other in earlier):
+        text = f"{name}: returned the memory of an earlier result, whose values change under its owner"
         return [["reused", name, text]]
     if not memory.base <= storage < memory.base + memory.size:
         return []

@@ -27,6 +27,7 @@ _STRIDE = torch.Tensor.stride
 _IS_CONJ = torch.Tensor.is_conj
 _IS_NEG = torch.Tensor.is_neg
 _NUMEL = torch.Tensor.numel
+_ITEM_BYTES = torch.Tensor.element_size
 _DATA_PTR = torch.Tensor.data_ptr
 _STORAGE_PTR = torch.UntypedStorage.data_ptr
 _ATTRIBUTES = object.__getattribute__
@@ -140,6 +141,14 @@ def _foreign(value: object) -> str:
 def storage_of(value: object) -> int:
     """Return the address of a tensor's storage, 0 for an empty one or a Python number."""
     return _STORAGE_PTR(_STORAGE(value)) if isinstance(value, _TENSOR) and _NUMEL(value) else 0
+
+
+def span_of(value: object) -> range:
+    """Return the addresses of the bytes from a tensor's first element to its last, none for a Python number."""
+    if not isinstance(value, _TENSOR) or not _NUMEL(value):
+        return range(0)
+    reach = sum((size - 1) * step for size, step in zip(_SHAPE(value), _STRIDE(value), strict=True))
+    return range(_DATA_PTR(value), _DATA_PTR(value) + (reach + 1) * _ITEM_BYTES(value))
 
 
 def lies_in(value: object, slot: Mapping[str, Any], address: int) -> bool:

@@ -58,6 +58,10 @@ FROM_LIBRARY = {
     "libdevice.pow(tl.abs(u), 1.5)": "u.abs() ** 1.5",
     "libdevice.atan2(u, 3.0)": "torch.atan2(u, torch.full_like(u, 3))",
     "libdevice.rint(u * 8) + libdevice.fast_expf(u)": "torch.round(u * 8) + torch.exp(u)",
+    "libdevice.fma(u, y.to(tl.float32), -u) + libdevice.fma(u, 2.0, 1.0)": "u * y.float() - u + u * 2 + 1",
+    "libdevice.round(tl.where(u > 0, 2.5, -0.5))": "torch.where(u > 0, 3.0, -1.0)",
+    "libdevice.cbrt(u) * libdevice.exp10(u) + libdevice.saturatef(u)":
+        "u.abs() ** (1 / 3) * u.sign() * 10**u + u.clamp(0, 1)",
     "tl.where(libdevice.isnan(u), 1.0, u * libdevice.rsqrt(tl.sum(u * u)))": "u / u.square().sum().sqrt()",
 }
 KERNEL = """

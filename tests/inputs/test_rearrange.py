@@ -36,6 +36,22 @@ SORTED = define(
 )  # fmt: skip
 
 
+def test_lengths_of_last_pages_change_places_for_some_seeds_with_the_same_pointers():
+    inputs = make_inputs(PAGED, PAGES, Recipe(1))
+    last = inputs["kv_last_page_len"]
+    changed = []
+    for seed in range(20):
+        new = rearranged(PAGED, PAGES, inputs, seed)
+        assert "kv_indices" in new
+        assert "kv_indptr" not in new
+        changed += [new["kv_last_page_len"]] if "kv_last_page_len" in new else []
+        assert "kv_last_page_len" not in rearranged(PAGED, PAGES, inputs, seed, shift=True)
+    assert 4 < len(changed) < 16
+    for each in changed:
+        assert sorted(each.tolist()) == sorted(last.tolist())
+        assert torch.equal(each == 0, last == 0), "who has no page has no tokens"
+
+
 def both(definition, sizes, made=None, **options):
     inputs = make_inputs(definition, sizes, Recipe(1, **(made or {})))
     return inputs, rearranged(definition, sizes, inputs, 3, **options)

@@ -339,3 +339,24 @@ def test_small_cases_that_take_long_say_nothing_of_larger_ones(clock):
     edges = [case(n) for n in (17, 1, 16, 5)]
     Search(kernel, edges, DRAWS, less, examples=4, seconds=5.0).run()
     assert kernel.sizes == [17, 1, 16, 5]
+
+
+@pytest.mark.parametrize(
+    ("stalls", "slow", "tried"),
+    [(True, 0.5, [257]), (False, 0.5, []), (True, 1.0, [129]), (True, 9.0, [])],
+    ids=["the kernel's calls", "other work", "a smaller one", "too slow for any"],
+)
+def test_who_makes_small_cases_last_is_tried_with_a_large_one(clock, stalls, slow, tried):
+    kernel = Kernel(100, clock=clock, seconds=[slow] * 100)
+    edges = [case(n) for n in (5, 1, 3, 9, 17, 129, 257, 4097)]
+    small = st.tuples(st.fixed_dictionaries({"n": st.integers(0, 17)}), st.builds(Recipe, seed=st.integers(0, 999)))
+    found = Search(kernel, edges, small, less, 100, 10.0, built=True, seed=1, stalls=lambda: stalls).run()
+    assert [n for n in kernel.sizes if n > 128][:1] == tried
+    assert (found.failure is not None) == bool(tried)
+    assert len(kernel.sizes) >= 10 or slow > 1
+
+
+def test_a_large_case_is_not_tried_after_another(clock):
+    kernel = Kernel(clock=clock, seconds=[1.0] * 100)
+    run(kernel, 200, *range(1, 33), 129, examples=100, seconds=10.0, stalls=lambda: True)
+    assert 129 not in kernel.sizes

@@ -92,6 +92,10 @@ RAISES = {
     "interrupt": ("def run(x, y):\n    raise KeyboardInterrupt", "KeyboardInterrupt"),
     "generator_exit": ("def run(x, y):\n    raise GeneratorExit", "GeneratorExit"),
     "deep_recursion": ("def run(x, y):\n    run(x, y)", "RecursionError"),
+    "own_words": (
+        "class Slow(Exception):\n    message, kind, log = 'ok', 'device', 'no'\ndef run(x, y):\n    raise Slow('no')",
+        "Slow: no",
+    ),
     "hostile_exception": (
         "class E(BaseException):\n    def __str__(self): raise SystemExit\ndef run(x, y):\n    raise E",
         "E",

@@ -439,6 +439,15 @@ def test_the_storage_of_an_earlier_result_may_not_come_back(lab):
     assert [kinds(result) for result in results] == [[], ["reused"], ["reused"]]
 
 
+def test_results_may_lie_side_by_side_in_one_storage(lab):
+    head = "import torch\nslab, used = torch.empty(32, 8), [0]\n"
+    body = "def run(x):\n    used[0] += {}\n    return slab[used[0]:used[0] + 4].copy_(x)\n"
+    for step, kind in ((4, []), (3, ["reused"])):
+        runner = lab.build(head + body.format(step), destination=False)
+        results = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(3)], [Y])
+        assert [kinds(result) for result in results] == [[], kind, kind]
+
+
 def test_two_outputs_may_share_a_buffer(lab):
     outputs = [Output("q", (4, 4), F32), Output("k", (4, 4), F32)]
     result = lab.run("def run(x):\n    return (x * 2).split(4, dim=1)\n", outputs=outputs, destination=False)
