@@ -97,7 +97,7 @@ def test_the_oracle_costs_little_for_small_tensors() -> None:
         assert compare(truth.native, truth).ok  # type: ignore[arg-type]
         return time.perf_counter() - start
 
-    assert min(once() for _ in range(20)) < 0.005
+    assert min(once() for _ in range(20)) < 0.01  # half of it on a fast host
 
 
 @pytest.mark.parametrize("dtype", [BF16, FP32])
