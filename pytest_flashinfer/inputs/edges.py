@@ -10,7 +10,7 @@ from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
-from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
+from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 Case = tuple[dict[str, int], Recipe]
 _Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from the plain recipe
 _EDGES: Final = 72
-_SEEDS: Final = (1 << 31) - 1
 _LARGEST: Final = (4097, 2049, 1025, 513, 257, 127, 61, 31)
 _BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
 _LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
@@ -69,7 +68,7 @@ def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
         if len(cases) >= limit:
             break
         mixed = {"scalars": _mixed(grid, len(cases)), **changes}
-        case = _case(grid, wish, mixed, (seed + len(cases)) & _SEEDS, room)
+        case = _case(grid, wish, mixed, (seed + len(cases)) % SEEDS, room)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.inputs.edges import Case, edge_cases
 from pytest_flashinfer.inputs.grid import Grid, grid_of
-from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
+from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def recipe_strategy(
     scalars: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries({}, optional=values)
     return st.builds(
         Recipe,
-        seed=st.integers(0, (1 << 31) - 1),
+        seed=st.integers(0, SEEDS - 1),
         family=st.just(grid.families[0]) | st.sampled_from(grid.families),
         structure=st.sampled_from(grid.structures),
         absent=st.frozensets(st.sampled_from(grid.optional)) if grid.optional else st.just(frozenset()),
