@@ -123,15 +123,18 @@ def _may_change(contract: Contract, plan: Plan, name: str) -> bool:
 def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
     """Put one tensor right; say whether anything of it changed.
 
-    Floats are folded at the ends of a range, so that 0.5 and -0.5 stay equal, or `inside` the ends that it leaves out.
+    Floats are folded at the ends of a range, so that 0.5 and -0.5 stay equal, or `inside` them: an end may be left out,
+    or the nearest number of the dtype lie beyond it.
     """
     kept = env[limits[0].name]
-    narrow = kept.is_floating_point() and kept.itemsize == 1  # torch compares no such numbers
+    narrow = kept.is_floating_point() and kept.itemsize < 4  # noqa: PLR2004 - of float32
     x = kept.float() if narrow else kept
-    env = {**env, limits[0].name: x}
     box = _Box.of(x)
-    for limit in limits:
-        box.narrow(env, limit)
+    # A constraint may read them as they are, with its bounds rounded to their dtype (torch compares none of 8 bits), or as
+    # numbers of Python.
+    for each in (x, kept) if narrow and kept.itemsize > 1 else (x,):
+        for limit in limits:
+            box.narrow({**env, limit.name: each}, limit)
     if not x.numel() or not x.dim() or not bool(box.bad.any()):
         return False
     whole = (x, *(each.expand(x.shape) for each in (box.bad, box.low, box.high)))
@@ -141,8 +144,8 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
         if ends is not None:
             part[bad] = _fold_integers(part[bad], low, high, *ends)
         else:
-            low, high = _inside(low, high, kept.dtype) if inside and box.strict else (low, high)
-            part[bad] = _fold_floats(part[bad], low, high)
+            low, high = _inside(low, high, kept.dtype) if inside else (low, high)
+            part[bad] = _fold_floats(part[bad], low, high, largest(kept.dtype))
     if narrow:
         kept.copy_(x)
     return True
@@ -166,7 +169,6 @@ class _Box:
     bad: torch.Tensor
     dtype: torch.dtype
     shape: torch.Size
-    strict: bool = False  # some end is left out
 
     @classmethod
     def of(cls, x: torch.Tensor) -> _Box:
@@ -184,7 +186,6 @@ class _Box:
             return
         value = torch.as_tensor(run(limit.value, env), device=misses.device).to(torch.float64)
         least, most = _ends(limit.op, value, self.dtype)
-        self.strict |= limit.op in {ast.Lt, ast.Gt}
 
         def joined(whole: torch.Tensor, join: _Join, value: torch.Tensor) -> torch.Tensor:
             if isinstance(limit.part, ast.Name):
@@ -212,10 +213,10 @@ def _ends(op: type[ast.cmpop], value: torch.Tensor, dtype: torch.dtype) -> tuple
 
 
 def _inside(low: torch.Tensor, high: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a range of floats that begins and ends a step inside another one."""
+    """Return a range of floats that begins and ends a step inside another one, or its middle where it is short."""
     unit = 2 * torch.finfo(dtype).eps
     small = ((high - low) / 8).clamp_max(unit)  # beside zero
-    steps = [torch.maximum(small, unit * end.abs()) for end in (low, high)]
+    steps = [torch.maximum(small, unit * end.abs()).minimum((high - low) / 2) for end in (low, high)]
     return torch.where(low.isinf(), low, low + steps[0]), torch.where(high.isinf(), high, high - steps[1])
 
 
@@ -229,9 +230,8 @@ def _fold_integers(
     return (low + (values.to(torch.int64) - low) % (high - low + 1).clamp_min(1)).to(values.dtype)
 
 
-def _fold_floats(values: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    """Return values from `low` to `high`, reflected there; what is not finite counts as zero or the largest."""
-    most = largest(values.dtype)
+def _fold_floats(values: torch.Tensor, low: torch.Tensor, high: torch.Tensor, most: float) -> torch.Tensor:
+    """Return values from `low` to `high`, reflected there; what is not finite counts as zero or the largest, `most`."""
     wide = values.to(torch.float64).nan_to_num_(nan=0.0, posinf=most, neginf=-most)
     span = high - low
     turn = ((wide - low) / span).remainder(2)

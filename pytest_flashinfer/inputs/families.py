@@ -92,9 +92,9 @@ def _outliers(x: torch.Tensor, draw: Draw) -> None:
 
 
 def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
-    # In small ones an eps shows, in large ones that a variance from squares is below zero.
-    small = _uniform(x, -12, 2, draw.rows).exp2_()
-    large = _uniform(x, 5, min(10, draw.limit - 4), draw.rows).exp2_()
+    # In small ones an eps shows, in large ones a variance from squares that is below zero; in still larger ones what a
+    # norm loses that is one multiply-add an element.
+    small, large = _uniform(x, -12, 2, draw.rows).exp2_(), _uniform(x, 3, 6, draw.rows).exp2_()
     sizes = torch.where(_uniform(x, 0, 1, draw.rows) < 0.2, large, small)  # noqa: PLR2004 - one in five
     values = torch.where(_uniform(x, 0, 1, draw.rows) < 0.5, -sizes, sizes)  # noqa: PLR2004 - half of each sign
     alike = 1 << int(torch.randint(-2, 5, (1,), device=x.device, generator=draw.rows).clamp_min_(0))

@@ -56,6 +56,16 @@ def bounded(draw):
     return define("bounded", axes(n=None, m=9), inputs, {"z": tensor("n m")}, NOTHING, *rules, *spare)
 
 
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - SPECIAL))
+def test_an_end_that_the_dtype_does_not_have_is_not_rounded_beyond(family):
+    definition = define(
+        "bounded", axes(n=None, m=9), {"x": tensor("n m", "bfloat16")}, {"z": tensor("n m")}, NOTHING,
+        "x.max().item() <= 66.625", "x.min().item() >= 64.625",
+    )  # fmt: skip
+    for seed in range(5):
+        holds(definition, {"n": 5}, make_inputs(definition, {"n": 5}, Recipe(seed, family)))
+
+
 @settings(max_examples=150, deadline=None)
 @given(bounded(), st.integers(1, 40), st.integers(0, 1 << 30), st.sampled_from(sorted(set(FAMILIES) - SPECIAL)),
        st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))  # fmt: skip

@@ -66,7 +66,7 @@ def test_families_are_what_they_are_called():
     assert 0 < (ties[1:] == ties[:-1]).all(1).sum() < len(ties) - 1
     constant = filled("constant_rows")
     assert (constant.std(1) == 0).all()
-    assert constant.abs().max() > 100, "a variance from squares is below zero in some"
+    assert 10 < constant.abs().max() <= 64, "a variance from squares is below zero in some"
     assert constant.abs().min() < 0.01
     assert (filled("sparse") == 0).float().mean() > 0.8
     assert torch.equal(filled("small_ints"), filled("small_ints").round())

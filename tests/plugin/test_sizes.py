@@ -19,7 +19,7 @@ TALKS = "def len(x):\n    print('n', x.shape[0])\n    return x.shape[0]\n\n"
 BROKEN = "import os\nos._exit(4)\n"
 SLOW = "import time\ndef run(x, w):\n    time.sleep(0.2)\n    return x * w + 1\n"
 SOURCES = {"good": GOOD, "tail": TAIL, "contiguous": CONTIGUOUS, "dies": DIES, "hangs": HANGS, "broken": BROKEN}
-SIZES = ("-k", "test_sizes", "--fib-examples=60", "--fib-seconds=60", "--fib-timeout=2")
+SIZES = ("-k", "test_sizes", "--fib-examples=70", "--fib-seconds=60", "--fib-timeout=2")
 
 
 def repository_of(root, *names, **more):
@@ -54,7 +54,7 @@ def run(tmp_path_factory):
 def test_a_right_kernel_passes_every_case(run):
     case = run[1]["test_sizes[good]"]
     assert case.outcome == "passed"
-    assert case.properties["tried"] == "60"
+    assert case.properties["tried"] == "70"
 
 
 def test_a_tail_is_found_and_shrunk(run):
