@@ -103,14 +103,15 @@ class Cases:
         alone = rounds == 1
         borrows_all = alone and first.nbytes > SMALL_BYTES
         judged = None if borrows_all else self.contents.derive(f"judged {workload.uuid} {attempt}") % rounds
+        past = ""
         for number in range(rounds):
             if number == judged and not (small or alone):
+                past = f" past {number}"  # a solution with another number of rounds has others that follow
                 yield known
                 continue
             # In turns, for answers may be kept by index tensors and a few values as well.
-            case = self.contents.varied(
-                case, "same_ends" if number % 2 else "fresh", f"timed {attempt} {number}", shift=number % 2 == 0
-            )
+            kind, name = "same_ends" if number % 2 else "fresh", f"timed {attempt} {number}{past}"
+            case = self.contents.varied(case, kind, name, shift=number % 2 == 0)
             yield replace(case, lender=first) if borrows and number != judged else case
 
     def _alike(self, first: Case) -> Case:

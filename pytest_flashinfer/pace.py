@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer import compiling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.testing import UnderTest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
+TELLS = 8  # size from which on the time of a case says how it grows
 SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of all time and of the reference's, beyond which a solution's calls are to blame
 
 
@@ -71,3 +73,40 @@ class Spent:
     def by_kernel(self) -> bool:
         """Whether the solution's calls took most of the time, and far longer than the reference does."""
         return self.own >= SLOW_SHARE * self.pace.seconds and self.own >= SLOW_TIMES * self.native
+
+
+@dataclass
+class Growth:
+    """How the time of cases grows with their sizes, in seconds: by the least that others took for each unit.
+
+    Where that is not known yet a case takes none.
+    """
+
+    _axes: dict[str, float] = field(default_factory=dict)  # for each unit of the largest size
+    _volume: float = math.inf  # for each unit of the product of all
+
+    def note(self, sizes: Mapping[str, int], seconds: float) -> None:
+        """Learn from a case. The first one of a search holds what starts once, and is no such."""
+        name, size = largest(sizes)
+        if size >= TELLS:
+            self._axes[name] = min(self._axes.get(name, math.inf), seconds / size)
+        self._volume = min(self._volume, seconds / _product(sizes))
+
+    def by_axis(self, sizes: Mapping[str, int]) -> float:
+        """Return what a case takes whose other sizes are small: a loop over one axis may be slower than another."""
+        name, size = largest(sizes)
+        return self._axes.get(name, min(self._axes.values(), default=0.0)) * size
+
+    def by_volume(self, sizes: Mapping[str, int]) -> float:
+        """Return what a case takes of which several sizes may be large."""
+        return self._volume * _product(sizes) if self._volume < math.inf else 0.0
+
+
+def largest(sizes: Mapping[str, int]) -> tuple[str, int]:
+    """Return the largest size with its name, 1 where there is none."""
+    name, size = max(sizes.items(), key=lambda pair: pair[1], default=("", 1))
+    return name, max(size, 1)
+
+
+def _product(sizes: Mapping[str, int]) -> int:
+    return math.prod(max(1, size) for size in sizes.values())

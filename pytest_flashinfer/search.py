@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.pace import Growth, largest
 
 if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 Drawn = tuple[dict[str, int], Recipe]
 Check = Callable[[Drawn], Exception | None]
 _SHARE = 0.25  # of the time that is left, which no single case may take
-_TELLS = 8  # size from which on the time of a case says how it grows; the first one holds what starts once
 _PATIENCE = 3  # times the time limit may be exceeded while fewer than the least cases were tried
 _SEEDS = (0, 1, 2)  # added to that of a case with smaller sizes: other contents may fail where these do not
 _LARGE = 129  # size from which on the bounds of single blocks show
@@ -68,7 +68,7 @@ class Search:
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
-    _pace: dict[str, float] = field(default_factory=dict)  # by the largest size: seconds for each unit, at the least
+    _growth: Growth = field(default_factory=Growth)
     _most: int = 0  # the largest size that was tried
     _put_off: list[Drawn] = field(default_factory=list)  # large cases that would have taken long
 
@@ -80,10 +80,10 @@ class Search:
         for drawn in edges:
             if self.outcome.tried >= self.examples or self._over():
                 self.outcome.out_of_time = self._over()
-                self._put_off += [each for each in chain([drawn], edges) if self._largest(each)[1] >= _LARGE]
+                self._put_off += [each for each in chain([drawn], edges) if self._largest(each) >= _LARGE]
                 break
             if self._takes_long(drawn):
-                self._put_off += [drawn] if self._largest(drawn)[1] >= _LARGE else []
+                self._put_off += [drawn] if self._largest(drawn) >= _LARGE else []
                 continue
             if self._outcome(drawn) is not None:
                 self._fail(drawn)
@@ -106,10 +106,9 @@ class Search:
             start = time.monotonic()
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
-            name, size = self._largest(drawn)
-            self._most = max(self._most, size)
-            if size >= _TELLS and (self.built or self.outcome.tried > 1):
-                self._pace[name] = min(self._pace.get(name, math.inf), (time.monotonic() - start) / size)
+            self._most = max(self._most, self._largest(drawn))
+            if self.built or self.outcome.tried > 1:
+                self._growth.note(self.sizes(drawn), time.monotonic() - start)
             if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
@@ -118,23 +117,19 @@ class Search:
         """Check one large case where a kernel took so long on small ones that none was tried."""
         if self.outcome.smallest is not None or not self.outcome.out_of_time or self._most >= _LARGE:
             return
-        quick = [drawn for drawn in self._put_off if self._expected(drawn) <= self.seconds] if self.stalls() else []
-        if quick and self._outcome(drawn := max(quick, key=lambda each: self._largest(each)[1])) is not None:
+        fitting = [drawn for drawn in self._put_off if (self._expected(drawn) or math.inf) <= self.seconds]
+        if fitting and self.stalls() and self._outcome(drawn := max(fitting, key=self._largest)) is not None:
             self._fail(drawn)
 
     def _expected(self, drawn: Drawn) -> float:
-        """Return how many seconds a case may take, by the least that others took for each unit of their size."""
-        name, size = self._largest(drawn)
-        return self._pace.get(name, min(self._pace.values(), default=math.inf)) * size
+        return self._growth.by_axis(self.sizes(drawn))
+
+    def _largest(self, drawn: Drawn) -> int:
+        return largest(self.sizes(drawn))[1]
 
     def _takes_long(self, drawn: Drawn) -> bool:
         """Say whether a case would take a good part of the time that is left: many small ones tell more."""
-        return bool(self._pace) and self._expected(drawn) > _SHARE * (self._end() - time.monotonic())
-
-    def _largest(self, drawn: Drawn) -> tuple[str, int]:
-        """Return the largest size of a case with its name: a loop over one axis may take longer than over another."""
-        name, size = max(self.sizes(drawn).items(), key=lambda pair: pair[1], default=("", 1))
-        return name, max(size, 1)
+        return self._expected(drawn) > max(0.0, _SHARE * (self._end() - time.monotonic()))
 
     def _late(self) -> bool:
         return time.monotonic() > self._deadline
@@ -188,9 +183,12 @@ class Search:
         )
         @hypothesis.given(self.strategy)
         def every(drawn: Drawn) -> None:
-            if self._over() and _text(drawn) not in self._known:  # what is known stays known: nothing looks flaky
-                self.outcome.out_of_time = True
-                raise SkipTest("time is up")
+            if _text(drawn) not in self._known:  # what is known stays known: nothing looks flaky
+                if self._over():
+                    self.outcome.out_of_time = True
+                    raise SkipTest("time is up")
+                if self._growth.by_volume(self.sizes(drawn)) > max(0.0, self.seconds):
+                    return  # all the time there is, for one that says no more than smaller ones
             if self._ends(drawn, raised):
                 raise CaseFailed
 

@@ -130,8 +130,8 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
     narrow = kept.is_floating_point() and kept.itemsize < 4  # noqa: PLR2004 - of float32
     x = kept.float() if narrow else kept
     box = _Box.of(x)
-    # A constraint may read them as they are, with its bounds rounded to their dtype (torch compares none of 8 bits), or as
-    # numbers of Python.
+    # A constraint may read them as they are, with its bounds rounded to their dtype (torch compares none of 8 bits), or
+    # as numbers of Python.
     for each in (x, kept) if narrow and kept.itemsize > 1 else (x,):
         for limit in limits:
             box.narrow({**env, limit.name: each}, limit)

@@ -360,3 +360,20 @@ def test_a_large_case_is_not_tried_after_another(clock):
     kernel = Kernel(clock=clock, seconds=[1.0] * 100)
     run(kernel, 200, *range(1, 33), 129, examples=100, seconds=10.0, stalls=lambda: True)
     assert 129 not in kernel.sizes
+
+
+def test_what_is_drawn_with_several_large_sizes_is_left_out_where_it_would_take_all_the_time(clock):
+    """As attention in an interpreter does, whose time grows with the product."""
+    tried = []
+
+    def check(drawn):
+        tried.append(drawn[0]["n"] * drawn[0]["m"])
+        clock.reading += tried[-1] * 2e-3
+
+    edges = [({"n": n, "m": m}, Recipe(0)) for n, m in ((5, 5), (1, 1), (60, 5), (5, 60))]
+    sizes = st.fixed_dictionaries({"n": st.integers(1, 200), "m": st.integers(1, 200)})
+    draws = st.tuples(sizes, st.builds(Recipe, seed=st.integers(0, 999)))
+    found = Search(check, edges, draws, lambda drawn: [], 100, 10.0, built=True, seed=1).run()
+    assert found.failure is None
+    assert 10.0 <= clock.reading < 20.0
+    assert 500 < max(tried) <= 5000
