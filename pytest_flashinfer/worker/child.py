@@ -29,6 +29,7 @@ from pytest_flashinfer.worker.protocol import FROM_JUDGE, SOON, Channel, Disconn
 if TYPE_CHECKING:
     from types import ModuleType
 
+_OURS = "pytest_flashinfer."  # modules whose exceptions speak for themselves
 _LONGEST = 16_000  # characters of a traceback or message that travel
 EXIT_DEVICE = 71  # the device context is beyond repair; the last reply says why
 
@@ -149,7 +150,7 @@ class Worker:
 
 def _failure(error: BaseException) -> Message:
     """Describe an exception: in its own words if it is one of this package, else it may itself be hostile."""
-    if type(error).__module__.startswith(f"{__package__.partition('.')[0]}."):
+    if str(type(error).__module__).startswith(_OURS):
         kind, message = str(getattr(error, "kind", "exception")), str(getattr(error, "message", ""))
         log = str(getattr(error, "log", ""))
     else:

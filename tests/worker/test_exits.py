@@ -96,6 +96,10 @@ RAISES = {
         "class Slow(Exception):\n    message, kind, log = 'ok', 'device', 'no'\ndef run(x, y):\n    raise Slow('no')",
         "Slow: no",
     ),
+    "no_module": (
+        "class Odd(Exception):\n    __module__ = 7\ndef run(x, y):\n    raise Odd('why')",
+        "Odd: why",
+    ),
     "hostile_exception": (
         "class E(BaseException):\n    def __str__(self): raise SystemExit\ndef run(x, y):\n    raise E",
         "E",
