@@ -53,13 +53,13 @@ def test_a_run_agrees_with_itself(repository):
 
 
 def test_a_copy_of_the_reference_cannot_be_told_from_it(repository):
-    """What is as fast is timed until that is known, or three times; what is far slower is timed once."""
+    """What is as fast is timed until that is known, or five times; what is far slower is timed once."""
     repository.sizes(1 << 20)
     repository.solve("copy", REFERENCE)
     repository.solve("twice", REFERENCE.replace("return", "x * w + 1\n    return"))
     assert repository.run(*SPEED, "--fib-scope=full", apart=True).code == 0
     found = {entry["name"].split("[")[1].split("-")[0]: entry for entry in entries(repository)["benchmarks"]}
-    assert found["copy"]["stats"]["rounds"] in {10, 20, 30}
+    assert found["copy"]["stats"]["rounds"] in {10, 20, 30, 40, 50}
     assert found["copy"]["extra_info"]["speedup"] == pytest.approx(1, abs=0.02)
     assert found["twice"]["stats"]["rounds"] == 10
     assert found["twice"]["extra_info"]["speedup"] < 0.7
