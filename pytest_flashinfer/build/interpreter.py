@@ -6,17 +6,23 @@ Its own conversion to bfloat16 and 8-bit floats cuts the mantissa off, or rounds
 
 It has no driver, by which autotuners time: the first configuration that is left after pruning runs, untimed.
 
+Older ones take an array of one element for an integer, which numpy no longer allows: no scalar could end a loop.
+
+What `range` counts with in a kernel is an integer there, and a scalar of int32 in compiled kernels: `i.to(tl.int64)`
+would be an error. It is a scalar in loops whose body asks for one.
+
 At each call of a function within a kernel, `tl.sum` included, it asks all members of triton.language whether they are
 to be replaced, several hundred a time: two thirds of what many kernels take. They are remembered instead.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.build import bfloat16, libdevice
+from pytest_flashinfer.build import aliases, atomics, bfloat16, libdevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +42,11 @@ def repair() -> None:
     toward_zero = interpreter._ir.ROUNDING_MODE.RTZ  # noqa: SLF001
     interpreter._convert_float = _rounding(original, toward_zero)  # noqa: SLF001
     interpreter._patch_builtin = _remembering(interpreter)  # noqa: SLF001
+    interpreter._patch_lang_tensor = _integral(interpreter._patch_lang_tensor)  # noqa: SLF001
+    interpreter.FunctionRewriter.ast_transformer = _counting(interpreter.ASTTransformer)()
+    aliases.follow(interpreter)
     bfloat16.teach(interpreter)
+    atomics.teach(interpreter)
     libdevice.supply(interpreter)
     importlib.import_module("triton.runtime.autotuner").Autotuner._bench = _untimed  # noqa: SLF001
 
@@ -65,6 +75,31 @@ def _rounding(original: Callable[..., Any], toward_zero: object) -> Callable[...
 
     convert.rounds_to_nearest = True  # type: ignore[attr-defined]
     return convert
+
+
+def _integral(original: Callable[..., None]) -> Callable[..., None]:
+    def patch(tensor: Any, *scope: Any) -> None:
+        original(tensor, *scope)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+
+    return patch
+
+
+def _counting(transformer: type[ast.NodeTransformer]) -> type[ast.NodeTransformer]:
+    """Return what rewrites a kernel's source as `transformer` does, and counts with scalars where these are needed."""
+
+    class Counting(transformer):  # type: ignore[misc, valid-type]
+        def visit_For(self, node: ast.For) -> ast.For:  # noqa: N802 - the name that ast gives it
+            self.generic_visit(node)
+            asked = (each.value for each in ast.walk(node) if isinstance(each, ast.Attribute))
+            ranged = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) in {"range", "tl.range"}
+            if ranged and isinstance(node.target, ast.Name):
+                name = node.target.id
+                if any(isinstance(each, ast.Name) and each.id == name for each in asked):
+                    node.body.insert(0, self.visit(ast.parse(f"{name} = {name}").body[0]))
+            return node
+
+    return Counting
 
 
 def _remembering(interpreter: Any) -> Callable[..., None]:

@@ -1,7 +1,7 @@
-"""The device library for Triton's CPU interpreter: `libdevice.tanh` and the like, which give nothing there.
+"""The device library for Triton's CPU interpreter: `libdevice.tanh` and the like, which give nothing or fail there.
 
 A card's compiler replaces these functions; the interpreter calls their empty bodies, and a kernel with a tanh in it
-would be blamed. Those that torch has as well are computed by torch.
+would be blamed. Those that torch has as well are computed by torch. Waiting for the launch before is done at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import torch
 
+_LIBRARIES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
+_DEPENDENT = ("triton.language.extra.cuda.gdc", "triton.language.extra.cuda")  # launches that overlap
 _SAME = (
     "abs floor ceil trunc sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh "
     "tanh asinh acosh atanh erf erfc erfinv lgamma pow fmod hypot copysign nextafter isnan isinf signbit"
@@ -41,12 +43,20 @@ def supply(interpreter: Any) -> None:
     """Have the library's functions computed, or say which is not there."""
     import torch
 
-    library = importlib.import_module("triton.language.extra.libdevice")
     known = {**{name: name for name in _SAME.split()}, **_OTHERWISE}
-    for name, stub in list(vars(library).items()):
-        if not name.startswith("_") and getattr(stub, "__module__", "") == library.__name__:
-            function = getattr(torch, known[name]) if name in known else _in_float64(_WIDER.get(name))
-            setattr(library, name, _computed(interpreter, function) if function else _absent(name))
+    for library in map(importlib.import_module, _LIBRARIES):
+        for name, stub in list(vars(library).items()):
+            if not name.startswith("_") and getattr(stub, "__module__", "") == library.__name__:
+                function = getattr(torch, known[name]) if name in known else _in_float64(_WIDER.get(name))
+                setattr(library, name, _computed(interpreter, function) if function else _absent(name))
+    modules = [*map(importlib.import_module, _DEPENDENT), interpreter.tl.extra.cuda]  # the last is in memory twice
+    for module in modules:
+        for name in ("gdc_wait", "gdc_launch_dependents"):
+            setattr(module, name, _nothing)
+
+
+def _nothing(**_: object) -> None:
+    """Wait for the kernel before, or have the next one begin: programs of one process never overlap here."""
 
 
 def _in_float64(formula: Callable[..., torch.Tensor] | None) -> Callable[..., torch.Tensor] | None:

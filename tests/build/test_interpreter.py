@@ -1,4 +1,4 @@
-"""Triton's CPU interpreter rounds to nearest even when it narrows floats."""
+"""What Triton's CPU interpreter lacks or gets wrong is there and right: a kernel must not be blamed for it."""
 
 from __future__ import annotations
 
@@ -98,6 +98,84 @@ def test_what_the_interpreter_gets_wrong_or_lacks(tmp_path, table) -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == f"right: {len(table)}\n", done.stderr
+
+
+MEMORY = """
+import torch, triton, triton.language as tl
+from pytest_flashinfer.build.interpreter import repair
+repair()
+@triton.jit
+def count(x, ids, total, before, n, BLOCK: tl.constexpr):
+    for i in range(0, tl.cdiv(n, BLOCK)):
+        at = i.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        mask = at < n
+        added = tl.atomic_add(total + tl.load(ids + at, mask, 0), tl.load(x + at, mask, 0.0), mask)
+        tl.store(before + at, added, mask)
+@triton.jit
+def swap(x, y, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.atomic_xchg(y + at, tl.load(x + at)))
+torch.manual_seed(0)
+x, ids = torch.randn(100).bfloat16(), torch.randint(0, 7, (100,))
+total, before = torch.zeros(7).bfloat16(), torch.full((100,), 9.0).bfloat16()
+count[(1,)](x, ids, total, before, 100, 32)
+sums, found = torch.zeros(7).bfloat16(), []
+for value, id in zip(x, ids):
+    found.append(sums[id].item())
+    sums[id] += value
+assert torch.equal(total, sums), (total, sums)
+assert before.tolist() == found
+for dtype in (torch.float32, torch.float64):
+    one, other = torch.zeros(8, dtype=dtype), torch.full((8,), 2.5, dtype=dtype)
+    swap[(1,)](one, other, 8)
+    assert one.tolist() == [2.5] * 8 and other.tolist() == [0.0] * 8
+print("right")
+"""
+NAMES = """
+import torch, triton
+from pytest_flashinfer.build.interpreter import repair
+repair()
+from triton.language import arange, cdiv, constexpr, exp, load, program_id, static_range, store, zeros
+from triton.language import float32, range as counted, sum as total
+from triton.language.extra.cuda import gdc_wait, libdevice
+from triton.language.extra.cuda.libdevice import tanh
+from triton.language.math import rsqrt
+e_to_the = exp
+@triton.jit
+def bent(x):
+    return e_to_the(x) + rsqrt(x) + tanh(x) + libdevice.erf(x)
+@triton.jit
+def kernel(x, out, n, BLOCK: constexpr):
+    gdc_wait()
+    sums = zeros((BLOCK,), float32)
+    for i in counted(cdiv(n, BLOCK)):
+        at = i * BLOCK + arange(0, BLOCK)
+        sums += load(x + at, mask=at < n, other=0.0)
+    for i in static_range(3):
+        sums += i
+    store(out + program_id(0), bent(total(sums, 0) - 3 * BLOCK))
+@triton.jit
+def plain(x, out):
+    triton.language.extra.cuda.gdc_launch_dependents()
+    triton.language.store(out, triton.language.load(x) * 2)
+x, out = torch.rand(100) / 100, torch.zeros(1)
+kernel[(1,)](x, out, 100, 32)
+s = x.sum()
+torch.testing.assert_close(out[0], s.exp() + s.rsqrt() + s.tanh() + s.erf())
+plain[(1,)](x, out)
+assert out == x[0] * 2
+print("right")
+"""
+
+
+@pytest.mark.parametrize("source", [MEMORY, NAMES], ids=["memory", "names"])
+def test_what_a_compiler_knows_and_the_interpreter_does_not(tmp_path, source: str) -> None:
+    pytest.importorskip("triton")
+    script = tmp_path / "script.py"
+    script.write_text(source)
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "right\n", done.stderr
 
 
 def test_a_function_that_is_not_there_is_named() -> None:
