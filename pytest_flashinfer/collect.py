@@ -157,7 +157,7 @@ class KernelItem(pytest.Function):
         except LockedOut as error:
             pytest.skip(f"not run: {error}")
         except MemoryShort as error:
-            pytest.fail(str(error), pytrace=False)
+            pytest.fail(f"{error}{self._replay()}", pytrace=False)
         except (InputsError, ReferenceFailed) as error:
             kind = "reference fails" if isinstance(error, ReferenceFailed) else "no inputs"
             if "solution" in self.fixturenames or isinstance(error, (NoReference, Unbound)):
@@ -166,18 +166,23 @@ class KernelItem(pytest.Function):
             if isinstance(error, ReferenceFailed):
                 line = self.config.stash[SESSION].catalogue.reference_line(self.path)
                 text += f"\n  it is at {self.path}:{line}"
-            raise pytest.fail.Exception(text, pytrace=False) from None
+            raise pytest.fail.Exception(text + self._replay(), pytrace=False) from None
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Show a verdict as its own few lines; anything else as pytest does, for it is a fault of the plugin."""
         if isinstance(excinfo.value, SchemaFailed):
-            return self._shown(excinfo, str(excinfo.value))
+            return self._shown(excinfo, f"{excinfo.value}{self._replay()}")
         text = getattr(excinfo.value, "text", None)
         if callable(text):
-            again = replay(self.config, self._address, self.config.stash[SESSION].options)
             said = text()
-            return self._shown(excinfo, f"{said}{self._source(said)}\n  replay: {again}")
+            seed = getattr(excinfo.value, "seed", None)
+            return self._shown(excinfo, f"{said}{self._source(said)}{self._replay(seed)}")
         return super().repr_failure(excinfo)
+
+    def _replay(self, seed: int | None = None) -> str:
+        """Return the line with the command that fails as this item did; `seed` is that of an earlier run, if any."""
+        seed = self.config.stash[SESSION].options.seed if seed is None else seed
+        return f"\n  replay: {replay(self.config, self._address, seed)}"
 
     @property
     def _address(self) -> str:

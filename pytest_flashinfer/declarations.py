@@ -147,6 +147,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "append the workload line of a failure that test_sizes found to the definition's workloads",
         default=False,
         flag=True,
+        replayed=False,
     ),
     Declaration(
         "policy",

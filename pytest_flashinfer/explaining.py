@@ -28,6 +28,7 @@ def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alon
     failed, drawn = found.failure, found.smallest
     assert isinstance(failed, Failed)
     assert drawn is not None
+    failed.seed = found.run
     line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
     failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
     if alone:

@@ -67,7 +67,8 @@ class Call:
 class Failed(AssertionError):  # noqa: N818 - what pytest reports
     """A solution is wrong; the text is for its author, the first line stands for all of it.
 
-    `built` says whether it came as far as a call.
+    `built` says whether it came as far as a call. `seed` is that of the run in which its case came up, if that is an
+    earlier one.
     """
 
     def __init__(self, verdict: Verdict, case: Case | None = None, log: str = "", *, built: bool = True) -> None:
@@ -76,6 +77,7 @@ class Failed(AssertionError):  # noqa: N818 - what pytest reports
         self.log = log
         self.built = built
         self.hint = ""
+        self.seed: int | None = None
         super().__init__(verdict.summary)
 
     def text(self) -> str:

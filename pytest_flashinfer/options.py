@@ -91,15 +91,15 @@ def read(config: pytest.Config) -> Options:
     return Options(**{field.name: values[field.name] for field in fields(Options)})
 
 
-def replay(config: pytest.Config, node_id: str, options: Options) -> str:
-    """Return the command that runs one item again with the same inputs and the options that matter to it."""
+def replay(config: pytest.Config, node_id: str, seed: int) -> str:
+    """Return the command that runs one item again with the inputs of a seed and the options that matter to it."""
     words = ["pytest", node_id]
     for option in DECLARATIONS:
         given = from_line(config, option)
         if given is not None and option.replayed and option.dest != "seed":
             values = given if option.repeat else [given]
             words += [option.switch] if option.flag else [f"{option.switch}={value}" for value in values]
-    return shlex.join([*words, f"--fib-seed={options.seed}"])
+    return shlex.join([*words, f"--fib-seed={seed}"])
 
 
 def _value(config: pytest.Config, option: Declaration) -> Any:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import SkipTest
 
-from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.pace import Growth, largest
+from pytest_flashinfer.saved import Drawn, Saved, text_of
 
 if TYPE_CHECKING:
-    from hypothesis.database import ExampleDatabase
     from hypothesis.strategies import SearchStrategy
 
-Drawn = tuple[dict[str, int], Recipe]
 Check = Callable[[Drawn], Exception | None]
 _SHARE = 0.25  # of the time that is left, which no single case may take
 _PATIENCE = 3  # times the time limit may be exceeded while fewer than the least cases were tried
@@ -31,8 +27,12 @@ SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 
 @dataclass
 class Outcome:
-    """What a search found. `failure` belongs to `smallest`; both are `None` where nothing failed."""
+    """What a search found. `failure` belongs to `smallest`; both are `None` where nothing failed.
 
+    `run` is the seed of the run in which a failing case came up: this one, or an earlier one that saved it.
+    """
+
+    run: int = 0
     tried: int = 0
     smallest: Drawn | None = None
     failure: Exception | None = None
@@ -48,7 +48,8 @@ class Search:
     the first one unless `built`: it has to wait until processes have started and the solution is built. While fewer
     than `least` cases were tried there is more time: who makes each case last tells nothing. `sizes` are what the time
     of a case grows with. Where time is up, `stalls` says whether the kernel took it: then a large case is tried all the
-    same, if one was to be. Failures that earlier runs saved come before all else, unless `saved_last`.
+    same, if one was to be. Failures that earlier runs saved come before all else, unless `saved_last`. All cases of
+    this run follow from `run_seed`; it is saved with a failure, which another seed would not bring again.
     """
 
     check: Check
@@ -59,8 +60,8 @@ class Search:
     seconds: float
     built: bool = False
     seed: int | None = None
-    database: ExampleDatabase | None = None
-    key: bytes = b""
+    run_seed: int = 0
+    saved: Saved = field(default_factory=lambda: Saved(None, b""))
     least: int = 0
     sizes: Callable[[Drawn], Mapping[str, int]] = lambda drawn: drawn[0]
     saved_last: bool = False
@@ -76,7 +77,7 @@ class Search:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
         if self.built:
             self._deadline = time.monotonic() + self.seconds
-        edges = chain(() if self.saved_last else self._saved(), self.edges)
+        edges = chain(() if self.saved_last else self.saved.failures(self._tried), self.edges)
         for drawn in edges:
             if self.outcome.tried >= self.examples or self._over():
                 self.outcome.out_of_time = self._over()
@@ -91,17 +92,21 @@ class Search:
         else:
             self._draw(self.examples - self.outcome.tried)
         if self.saved_last and self.outcome.smallest is None:
-            failing = next((drawn for drawn in self._saved() if self._outcome(drawn) is not None), None)
+            known = self.saved.failures(self._tried)
+            failing = next((drawn for drawn in known if self._outcome(drawn) is not None), None)
             if failing is not None:
                 self._fail(failing)
         self._try_large()
         self._simplify()
-        if self.outcome.smallest is not None and self.database is not None:
-            self.database.save(self.key, _text(self.outcome.smallest).encode())
+        if self.outcome.smallest is not None:
+            self.saved.save(self.outcome.smallest, self.outcome.run)
         return self.outcome
 
+    def _tried(self, drawn: Drawn) -> bool:
+        return text_of(drawn) in self._known
+
     def _outcome(self, drawn: Drawn) -> Exception | None:
-        text = _text(drawn)
+        text = text_of(drawn)
         if text not in self._known:
             start = time.monotonic()
             self._known[text] = self.check(drawn)
@@ -143,8 +148,10 @@ class Search:
         return self.outcome.tried > 0 and time.monotonic() > self._end()
 
     def _fail(self, drawn: Drawn) -> None:
-        failure = self._known[_text(drawn)]
+        failure = self._known[text_of(drawn)]
         if self.outcome.smallest is None:
+            known = self.saved.run_of(drawn)
+            self.outcome.run = self.run_seed if known is None else known
             hangs = getattr(getattr(failure, "verdict", None), "status", "") == "TIMEOUT"
             # a simpler case would hang as well, for as long
             self._deadline = -math.inf if hangs else time.monotonic() + SHRINK_SECONDS
@@ -183,7 +190,7 @@ class Search:
         )
         @hypothesis.given(self.strategy)
         def every(drawn: Drawn) -> None:
-            if _text(drawn) not in self._known:  # what is known stays known: nothing looks flaky
+            if not self._tried(drawn):  # what is known stays known: nothing looks flaky
                 if self._over():
                     self.outcome.out_of_time = True
                     raise SkipTest("time is up")
@@ -209,17 +216,6 @@ class Search:
                 raised.append(error)
         return True
 
-    def _saved(self) -> Iterator[Drawn]:
-        """Yield failures of earlier runs, the simplest first; what fails no longer, or cannot be read, is deleted."""
-        if self.database is None:
-            return
-        for text in sorted(self.database.fetch(self.key), key=lambda text: (len(text), text)):
-            drawn = _parsed(text)
-            if drawn is not None:
-                yield drawn  # the caller stops at one that fails
-            if drawn is None or _text(drawn) in self._known:
-                self.database.delete(self.key, text)
-
 
 class CaseFailed(Exception):  # noqa: N818 - never leaves this module; one type and one place make one bug to hypothesis
     """A drawn case failed."""
@@ -231,21 +227,3 @@ def _reseeded(drawn: Drawn, simpler: Callable[[Drawn], Iterable[Drawn]]) -> Iter
         for axes, recipe in simpler(drawn):
             if not more or axes != drawn[0]:
                 yield axes, recipe.with_seed_after(more)
-
-
-def database_key(node_id: str) -> bytes:
-    """Return the key of one item: two items never mix their failures."""
-    return b"pytest-flashinfer:" + hashlib.sha256(node_id.encode()).digest()
-
-
-def _text(drawn: Drawn) -> str:
-    axes, recipe = drawn
-    return json.dumps({"axes": axes, "recipe": recipe.to_json()}, sort_keys=True)
-
-
-def _parsed(text: bytes) -> Drawn | None:
-    try:
-        record: dict[str, Any] = json.loads(text)
-        return dict(record["axes"]), Recipe.from_json(record["recipe"])
-    except (ValueError, KeyError, TypeError):
-        return None  # written by another version; the caller deletes it

@@ -22,8 +22,9 @@ from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, Record
 from pytest_flashinfer.pace import Pace, Spent
+from pytest_flashinfer.saved import Drawn, Saved, key_of
 from pytest_flashinfer.scope import elements
-from pytest_flashinfer.search import Drawn, Outcome, Search, database_key
+from pytest_flashinfer.search import Outcome, Search
 from pytest_flashinfer.unjudged import Tally
 
 if TYPE_CHECKING:
@@ -192,8 +193,11 @@ class SizeSearch:
             self.options.seconds,
             built=self.built,
             seed=self.options.seed if forced is None else None,
-            database=hypothesis.settings.default.database if hypothesis.settings.default else None,
-            key=database_key(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
+            run_seed=self.options.seed,
+            saved=Saved(
+                hypothesis.settings.default.database if hypothesis.settings.default else None,
+                key_of(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
+            ),
             saved_last=self.item.config.getoption("fib_seed", None) is not None,  # a seed brings its own cases again
             least=FEW if self.options.seconds >= SECONDS else 0,
             stalls=lambda: self.options.seconds >= SECONDS and not self.interpreted and spent.by_kernel,

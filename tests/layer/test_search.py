@@ -12,10 +12,11 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from pytest_flashinfer import search as module
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.search import Search, database_key
+from pytest_flashinfer.saved import Saved, key_of, text_of
+from pytest_flashinfer.search import Search
 
 DRAWS = st.tuples(st.fixed_dictionaries({"n": st.integers(0, 1000)}), st.just(Recipe(0)))
-KEY = database_key("definitions/a.json::test_sizes[one]")
+KEY = key_of("definitions/a.json::test_sizes[one]")
 
 
 class Wrong(Exception):  # noqa: N818 - says what happened
@@ -194,22 +195,35 @@ def test_a_call_that_hangs_is_not_tried_again_on_simpler_cases(clock, edges):
 
 def test_a_second_run_starts_at_the_failure_of_the_first():
     database = InMemoryExampleDatabase()
-    assert run(Kernel(37), 900, database=database, key=KEY).smallest == case(37)
+    assert run(Kernel(37), 900, saved=Saved(database, KEY)).smallest == case(37)
     again = Kernel(37)
-    assert run(again, 900, database=database, key=KEY).smallest == case(37)
+    assert run(again, 900, saved=Saved(database, KEY)).smallest == case(37)
     assert again.sizes[0] == 37
     assert 900 not in again.sizes
 
 
 def test_a_known_failure_waits_where_the_run_shall_be_as_it_was():
     database = InMemoryExampleDatabase()
-    run(Kernel(37), 900, database=database, key=KEY)
+    run(Kernel(37), 900, saved=Saved(database, KEY))
     again = Kernel(37)
-    assert run(again, 900, database=database, key=KEY, saved_last=True).smallest == case(37)
+    assert run(again, 900, saved=Saved(database, KEY), saved_last=True).smallest == case(37)
     assert again.sizes[0] == 900
     rare = lambda drawn: Wrong(37) if drawn[0]["n"] == 37 else None  # noqa: E731
-    found = run(rare, 900, database=database, key=KEY, saved_last=True, examples=3)
+    found = run(rare, 900, saved=Saved(database, KEY), saved_last=True, examples=3)
     assert found.smallest == case(37), "a printed command has the failure again, if later"
+
+
+def test_a_known_failure_has_the_seed_of_the_run_that_found_it():
+    """The command that is printed has it again where nothing is known of it, as on another machine."""
+    database = InMemoryExampleDatabase()
+    assert run(Kernel(37), 900, run_seed=7, saved=Saved(database, KEY)).run == 7
+    for seed in (8, 9):
+        assert run(Kernel(37), 900, run_seed=seed, saved=Saved(database, KEY)).run == 7
+    assert run(Kernel(30), 900, run_seed=9, saved=Saved(InMemoryExampleDatabase(), KEY)).run == 9
+    assert run(Kernel(37), 900, run_seed=9, saved=Saved(database, KEY), saved_last=True).run == 9
+    old = InMemoryExampleDatabase()
+    old.save(KEY, text_of(case(37)).encode())
+    assert run(Kernel(37), 900, run_seed=9, saved=Saved(old, KEY)).run == 9, "from before seeds were saved"
 
 
 def test_a_known_failure_counts_however_long_it_takes(clock):
@@ -217,45 +231,45 @@ def test_a_known_failure_counts_however_long_it_takes(clock):
     database = InMemoryExampleDatabase()
     for _ in range(3):
         kernel = Kernel(2, status="TIMEOUT", clock=clock, seconds=[60.0])
-        assert run(kernel, 900, seconds=10, database=database, key=KEY).smallest == case(900)
+        assert run(kernel, 900, seconds=10, saved=Saved(database, KEY)).smallest == case(900)
 
 
 def test_a_known_failure_is_tried_whatever_the_number_of_examples():
     database = InMemoryExampleDatabase()
-    run(Kernel(37), 900, database=database, key=KEY)
-    assert run(Kernel(37), database=database, key=KEY, examples=1).smallest == case(37)
+    run(Kernel(37), 900, saved=Saved(database, KEY))
+    assert run(Kernel(37), saved=Saved(database, KEY), examples=1).smallest == case(37)
 
 
 def test_a_mended_kernel_is_forgotten():
     database = InMemoryExampleDatabase()
-    run(Kernel(37), 900, database=database, key=KEY)
-    assert run(Kernel(), database=database, key=KEY, examples=5).failure is None
+    run(Kernel(37), 900, saved=Saved(database, KEY))
+    assert run(Kernel(), saved=Saved(database, KEY), examples=5).failure is None
     assert list(database.fetch(KEY)) == []
 
 
 def test_what_was_not_tried_again_is_kept(clock):
     database = InMemoryExampleDatabase()
     for n in (37, 38, 951):
-        database.save(KEY, module._text(case(n)).encode())
-    assert run(Kernel(clock=clock), database=database, key=KEY, examples=0).tried == 0
+        database.save(KEY, text_of(case(n)).encode())
+    assert run(Kernel(clock=clock), saved=Saved(database, KEY), examples=0).tried == 0
     assert len(set(database.fetch(KEY))) == 3
-    assert run(Kernel(clock=clock), seconds=0.5, database=database, key=KEY).tried == 2
-    assert set(database.fetch(KEY)) == {module._text(case(951)).encode()}
+    assert run(Kernel(clock=clock), seconds=0.5, saved=Saved(database, KEY)).tried == 2
+    assert set(database.fetch(KEY)) == {text_of(case(951)).encode()}
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b'{"axes": {"n": 1}}', b'{"axes": 1, "recipe": {}}'])
 def test_an_entry_that_cannot_be_read_is_deleted(text):
     database = InMemoryExampleDatabase()
     database.save(KEY, text)
-    assert run(Kernel(), 1, database=database, key=KEY, examples=1).tried == 1
+    assert run(Kernel(), 1, saved=Saved(database, KEY), examples=1).tried == 1
     assert list(database.fetch(KEY)) == []
 
 
 def test_items_do_not_share_failures():
     database = InMemoryExampleDatabase()
-    run(Kernel(37), 900, database=database, key=KEY)
+    run(Kernel(37), 900, saved=Saved(database, KEY))
     other = Kernel(37)
-    run(other, 900, database=database, key=database_key("definitions/a.json::test_sizes[two]"))
+    run(other, 900, saved=Saved(database, key_of("definitions/a.json::test_sizes[two]")))
     assert other.sizes[0] == 900
 
 

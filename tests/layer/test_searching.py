@@ -28,6 +28,7 @@ from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.pace import Pace
+from pytest_flashinfer.saved import Saved
 from pytest_flashinfer.search import Search
 from pytest_flashinfer.searching import SizeSearch
 from pytest_flashinfer.worker.case import Case, shapes_of
@@ -182,7 +183,7 @@ def under_test(source="", **changes):
 
 @pytest.fixture(autouse=True)
 def _without_a_database(monkeypatch):
-    monkeypatch.setattr(module, "Search", lambda *given, **named: Search(*given, **named | {"database": None}))
+    monkeypatch.setattr(module, "Search", lambda *given, **named: Search(*given, **named | {"saved": Saved(None, b"")}))
 
 
 def failure(axes, recipe):

@@ -187,12 +187,27 @@ def test_the_replay_of_a_failure_has_every_option_that_was_given(pytester, repos
     [line] = [line for line in result.outlines if line.strip().startswith("replay: ")]
     words = shlex.split(line.partition("replay: ")[2])
     assert words[:2] == ["pytest", "definitions/elementwise/scale_add_h8.json::test_correct[good-n4-w_0004]"]
-    assert {"--fib-solutions=solutions", "--fib-device=cpu", "--fib-seed=16", *options[:3]} <= set(words)
+    assert {"--fib-solutions=solutions", "--fib-device=cpu", "--fib-seed=16", *options[:2]} <= set(words)
+    assert "--fib-save-failures" not in words
     assert words.count("--fib-seed=16") == sum(word.startswith("--fib-seed") for word in words) == 1
     again = pytester.runpytest_inprocess(*words[1:])
     again.assert_outcomes(failed=1)
     error = [line for line in result.outlines if line.startswith("INCORRECT_NUMERICAL")]
     assert error == [line for line in again.outlines if line.startswith("INCORRECT_NUMERICAL")], "the same inputs"
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [("def run(x, w):\n    return x @ w.nothing\n", "test_reference[n4-w_0004]"), ("def run(x\n", "test_schema")],
+)
+def test_a_fault_of_the_definition_has_its_command_as_well(pytester, repository, kernels, reference, name):
+    repository.define(reference=reference)
+    result = kernels("-k", name.partition("[")[0], "--fib-seed=3")
+    [line] = [line for line in result.outlines if line.strip().startswith("replay: ")]
+    words = shlex.split(line.partition("replay: ")[2])
+    assert words[1] == f"definitions/elementwise/scale_add_h8.json::{name}"
+    assert words[-1] == "--fib-seed=3"
+    pytester.runpytest_inprocess(*words[1:]).assert_outcomes(failed=1)
 
 
 def test_a_failure_is_replayed_from_where_it_was_seen(pytester, repository, kernels):
