@@ -25,8 +25,9 @@ def documents(
     """Return the records of all solutions that ran, in the order of definitions and solutions.
 
     `time` is in milliseconds, the geometric mean over the workloads; `speedup` is that of the reference's over it,
-    `max_diff` the largest absolute error. A solution that was built but has no time says in `status` why. `agents`
-    has the paths of agent traces by definition and solution.
+    `max_diff` the largest absolute error on listed workloads and in what failed: values that are drawn may be as large
+    as their dtype allows, with errors to match. A solution that was built but has no time says in `status` why.
+    `agents` has the paths of agent traces by definition and solution.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
@@ -48,7 +49,8 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
     broken = next((result for result in failed if not result.built), None)
     if broken is not None:
         return {**head, "compiled": False, "compile_error": broken.details[-MESSAGE_CHARACTERS:] or str(broken.status)}
-    errors = [result.max_abs for result in group if result.max_abs is not None]
+    told = (result.max_abs for result in group if result.workload or result.outcome == "failed")
+    errors = [error for error in told if error is not None]
     different = {"max_diff": max(errors)} if errors else {}
     if failed:
         return {**head, "compiled": True, "status": failed[0].status or "FAILED", **different}

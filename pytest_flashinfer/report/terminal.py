@@ -41,9 +41,9 @@ def results_of(reporter: pytest.TerminalReporter) -> list[Result]:
 
 
 def summary(reporter: pytest.TerminalReporter) -> None:
-    """Write one table per definition, unless the run is quiet or had no solutions."""
+    """Write one table per definition, unless the run is very quiet (`-qq`) or had no solutions."""
     results = results_of(reporter)
-    if not results or reporter.verbosity < 0:
+    if not results or reporter.verbosity < -1:
         return
     reporter.write_sep("=", "kernels")
     for line, colour in table.lines(standings(results), _width(reporter)):

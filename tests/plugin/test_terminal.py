@@ -1,5 +1,7 @@
 """The tables at the end of a run, and what pytest says besides."""
 
+import pytest
+
 from .repository import GOOD, WRONG
 
 
@@ -37,9 +39,9 @@ def test_best_first_and_workloads_passed(repository):
     assert (found["good"][2], found["some"][2]) == ("2/2", "1/2")
 
 
-def test_a_quiet_run_has_no_table(repository):
-    assert "good  tests" not in repository.run("-k", "test_correct", "-q").output
-    assert "good      tests" in repository.run("-k", "test_correct").output
+@pytest.mark.parametrize(("quiet", "shown"), [((), True), (("-q",), True), (("-qq",), False)])
+def test_only_a_very_quiet_run_has_no_table(repository, quiet, shown):
+    assert ("good      tests" in repository.run("-k", "test_correct", *quiet).output) is shown
 
 
 def test_a_log_is_not_cut_to_the_width_of_a_terminal(repository, pytester, monkeypatch):

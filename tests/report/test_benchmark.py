@@ -1,5 +1,7 @@
 """Benchmark results from the outcomes of items."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_flashinfer.data import schema
@@ -35,6 +37,15 @@ def test_success():
         "max_diff": 0.3,
         "workloads": 2,
     }
+
+
+def test_errors_of_drawn_values_do_not_count_unless_they_are_what_failed():
+    """They may be as large as a dtype allows, and right."""
+    listed = result(latency=1e-3, speedup=2, max_abs=0.1)
+    sizes = replace(result(max_abs=1e9), check="test_sizes", workload=None)
+    assert only(listed, sizes)["max_diff"] == 0.1
+    failed = replace(sizes, outcome="failed", status="INCORRECT_NUMERICAL", max_abs=3.0)
+    assert only(listed, failed)["max_diff"] == 3.0
 
 
 def test_compile_failure():
