@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import distribute
+from . import distribute, roundoff
 from .floats import is_narrow, representable
 from .lifted import Lifted, flatten, promote, replace, short, tag, whole
 from .ops import Kind, Op, magnitude
@@ -66,7 +66,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         if step.kind in (Kind.MOVE, Kind.SELECT) and not cast_up:
             return
         places = [place for place, arg in enumerate(args) if isinstance(arg, Lifted)]
-        strict = step.kind is not Kind.CONTRACT or all(args[place].origin for place in places)
+        products = step.kind is Kind.CONTRACT or (self.contracting and step.name == "mul")
+        strict = not products or all(args[place].origin for place in places)
         low = []
         for place in places:
             arg = args[place]
@@ -98,7 +99,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         self.plan.elements += tensor.numel()
         exact = not step.noisy
         if exact and step.kind in (Kind.ELEMENT, Kind.SUM):
-            exact = representable(tensor, torch.float32)
+            exact = roundoff.divides_evenly(step, args, tensor) and representable(tensor, torch.float32)
         step.noisy = not exact
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
         clean = exact and all(arg.clean for arg in floats)

@@ -17,6 +17,8 @@ _SHORT = 256  # terms of a sum that is not worth a look
 _LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor core cuts, and up to which it is trusted
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
 _TINY = 1e-300
+_ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
+_HALF = 0.5  # the mantissa of powers of two
 _SAMPLE, _FEW, _SAME = 64, 0.25, 1e-5
 
 
@@ -73,9 +75,31 @@ def _tied(terms: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 def top(arg: torch.Tensor, axis: Any) -> torch.Tensor:
-    """Return the largest finite magnitude along an axis, which is kept."""
+    """Return the largest finite magnitude along an axis, which is kept, of exponents that count beside the largest one.
+
+    Others may be as far off as a mask puts them, by -1e30 say: their exponentials are zero.
+    """
     plain = arg.as_subclass(torch.Tensor)
-    return torch.nan_to_num(plain, nan=0.0, posinf=0.0, neginf=0.0).abs().amax(dim=axis, keepdim=True)
+    counts = plain.isfinite() & (plain - plain.amax(dim=axis, keepdim=True) >= _ZERO)
+    return plain.abs().masked_fill_(~counts, 0.0).amax(dim=axis, keepdim=True)
+
+
+def divides_evenly(step: Step, args: list[Any], result: torch.Tensor) -> bool:
+    """Say whether an operation divides by powers of two only, or not at all.
+
+    Other quotients may come out exact, but a kernel that multiplies by a reciprocal is off by a rounding.
+    """
+    if step.name in ("div", "true_divide") and len(args) > 1:
+        return _power_of_two(args[1])
+    if step.name in ("reciprocal", "rsqrt"):
+        return _power_of_two(args[0])
+    return step.name != "mean" or _power_of_two(args[0].numel() // max(1, result.numel()))
+
+
+def _power_of_two(divisor: Any) -> bool:
+    if isinstance(divisor, torch.Tensor):
+        return bool((torch.frexp(divisor.as_subclass(torch.Tensor).double()).mantissa.abs() == _HALF).all())
+    return abs(math.frexp(divisor)[0]) == _HALF
 
 
 def length(step: Step, args: list[Any], result: torch.Tensor) -> int:

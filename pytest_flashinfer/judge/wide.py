@@ -62,6 +62,7 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         super().__init__()
         self.wide = wide
         self.widened = False  # whether an argument of the present operation came from outside
+        self.contracting = False  # whether a sum of products is being found, if of one product each
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Look at an operation and possibly replace arguments in the list."""
@@ -150,10 +151,36 @@ def wide_default(wide: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+@contextmanager
+def _einsums(mode: WideMode) -> Iterator[None]:
+    """Tell a mode of sums of products: over an axis of length 1 torch multiplies, and no matrix product is seen."""
+    original = torch.einsum
+
+    def einsum(equation: Any, *operands: Any) -> torch.Tensor:
+        mode.contracting = not isinstance(equation, str) or _sums(equation)
+        try:
+            return original(equation, *operands)
+        finally:
+            mode.contracting = False
+
+    torch.einsum = einsum
+    try:
+        yield
+    finally:
+        torch.einsum = original
+
+
+def _sums(equation: str) -> bool:
+    """Say whether a letter of an equation is summed over: it is not in the result, or, without one, stands twice."""
+    given, arrow, result = equation.partition("->")
+    letters = [each for each in given if each.isalpha()]
+    return any(each not in result if arrow else letters.count(each) > 1 for each in letters)
+
+
 def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
     """Run the reference under a mode; `LiftError` where that is impossible."""
     try:
-        with wide_default(mode.wide), torch.no_grad(), mode:
+        with wide_default(mode.wide), torch.no_grad(), _einsums(mode), mode:
             return call()
     except (LiftError, torch.OutOfMemoryError):
         raise

@@ -189,6 +189,63 @@ def test_operands_held_in_sixteen_bits_are_credited_only_where_asked() -> None:
     assert working.median() > 100 * strict.median()
 
 
+@pytest.mark.parametrize("keys", [1, 2])
+def test_a_product_written_as_an_einsum_is_one_whatever_its_lengths(keys: int) -> None:
+    """Over an axis of length 1 torch multiplies, and a kernel may hold its operands in 16 bits all the same."""
+
+    def run(equation: str, p: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return torch.einsum(equation, p.float() / 3, v.float()).bfloat16()
+
+    def bound(equation: str) -> tuple[torch.Tensor, torch.Tensor]:
+        found = evaluate(lambda p, v: run(equation, p, v), {"p": p, "v": v}, {"y": OutputSpec("bfloat16", (64, 8))})
+        return found.outputs["y"].allowance, found.outputs["y"].wide
+
+    p, v = torch.rand(64, keys).bfloat16(), torch.rand(keys, 8).bfloat16()
+    for equation in ("ak,kb->ab", "ak,kb"):
+        allowed, truth = bound(equation)
+        held = ((p.float() / 3).bfloat16().double() @ v.double()).bfloat16()
+        assert bool(((held.double() - truth).abs() <= allowed).all())
+    if keys == 1:  # nothing is summed up: the product is the reference's own
+        p, v = p[:, 0], v[0]
+        allowed, truth = bound("a,b->ab")
+        held = ((p.float() / 3).bfloat16().double()[:, None] * v.double()).bfloat16()
+        assert bool(((held.double() - truth).abs() > allowed).any())
+
+
+@pytest.mark.parametrize("hidden", [-1e4, -1e30, torch.finfo(torch.float32).min, -torch.inf])
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_a_finite_mask_bounds_as_tightly_as_an_infinite_one(hidden: float, add: bool, name: str) -> None:  # noqa: FBT001
+    x, mask = torch.randn(32, 64), torch.ones(32, 64).tril(3) > 0
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        scores = x + torch.where(mask, 0.0, hidden) if add else x.masked_fill(~mask, hidden)
+        made = getattr(torch, name)(scores, -1)
+        return made if name == "logsumexp" else torch.where(mask, made, 0.0)
+
+    shape = (32,) if name == "logsumexp" else (32, 64)
+    found = judge(run, "float32", shape, x=x)
+    assert float(found.allowance.max()) < 4e-5
+
+
+@pytest.mark.parametrize(
+    ("run", "kernel"),
+    [
+        (lambda x: x / 448, lambda x: x * (1 / 448)),
+        (lambda x: x.mean(-1), lambda x: x.sum(-1) * (1 / 7)),
+        (lambda x: torch.rsqrt(x * 0 + 9) * x, lambda x: x * torch.tensor(1 / 3)),
+    ],
+    ids=["quotient", "mean", "root"],
+)
+def test_an_exact_quotient_may_be_off_by_a_rounding(run: Callable[..., Any], kernel: Callable[..., Any]) -> None:
+    x = torch.full((4, 7), 448.0 * 9) * torch.tensor([[1.0], [3.0], [5.0], [11.0]])
+    expected = kernel(x)
+    found = judge(run, "float32", tuple(expected.shape), x=x)
+    assert bool((found.allowance >= 2.0**-24 * found.wide.abs() * 1.5).all())
+    even = judge(lambda x: x / 256, "float32", (4, 7), x=x)
+    assert bool((even.allowance <= 2.0**-24 * even.wide.abs() * 1.04).all()), "by a power of two it is exact"
+
+
 def test_a_product_of_inputs_gets_no_credit() -> None:
     a, b = torch.randn(16, 64), torch.randn(16, 64)
     specs = {"c": OutputSpec("bfloat16", (16, 16))}
