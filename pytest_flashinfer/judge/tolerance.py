@@ -64,17 +64,18 @@ class Tolerance:
 
     def describe(self) -> str:
         """Return what is set, in the spelling that `parse` reads; empty where nothing is."""
-        words = [f"{name}={_spell(value)}" for name, value in _settings(self)]
+        words = [f"{name}={_spell(value)}" for name, value in stated(self).items()]
         for output, own in self.outputs.items():
-            words += [f"{output}:{name}={_spell(value)}" for name, value in _settings(own)]
+            words += [f"{output}:{name}={_spell(value)}" for name, value in stated(own).items()]
         return " ".join(words)
 
 
-_NAMES = tuple(f.name for f in fields(Tolerance) if f.name != "outputs")
+NAMES = tuple(f.name for f in fields(Tolerance) if f.name != "outputs")
 
 
-def _settings(tolerance: Tolerance) -> list[tuple[str, Any]]:
-    return [(name, value) for name in _NAMES if (value := getattr(tolerance, name)) is not None]
+def stated(tolerance: Tolerance) -> dict[str, Any]:
+    """Return what is set for all outputs, by setting."""
+    return {name: value for name in NAMES if (value := getattr(tolerance, name)) is not None}
 
 
 def _spell(value: Any) -> str:
@@ -90,7 +91,7 @@ def layered(*layers: Tolerance | None) -> Tolerance:
         outputs = dict(result.outputs)
         for name, own in layer.outputs.items():
             outputs[name] = layered(outputs.get(name), own)
-        above = dict(_settings(layer))
+        above = stated(layer)
         if layer.explicit:  # a pair: the upper layer's rtol does not meet the lower layer's atol
             above = {"rtol": layer.rtol or 0.0, "atol": layer.atol or 0.0, **above}
         result = replace(result, **above, outputs=outputs)
@@ -141,14 +142,14 @@ def from_mapping(values: Mapping[str, Any], where: str = "tolerance") -> Toleran
             continue
         if isinstance(value, Mapping):
             outputs[key] = from_mapping(value, f"{where}: {key}")
-        elif name in _NAMES:
+        elif name in NAMES:
             whole[name] = _value(name, value, f"{where}: {key}")
     return Tolerance(**whole, outputs=outputs)
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    if name not in _NAMES:
-        raise ToleranceError(f"{where}: no setting {name!r}; there are {', '.join(_NAMES)}")
+    if name not in NAMES:
+        raise ToleranceError(f"{where}: no setting {name!r}; there are {', '.join(NAMES)}")
     text = str(value).strip().lower()
     if name in ("equal_nan", "allow_negative_inf"):
         if text not in _FLAGS:
