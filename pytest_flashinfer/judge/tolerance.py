@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -116,24 +116,49 @@ def parse(text: str, where: str = "tolerance") -> Tolerance:
     return Tolerance(**whole, outputs={name: Tolerance(**own) for name, own in by_output.items()})
 
 
-def parse_lines(lines: Sequence[str], where: str = "fib_tolerance") -> dict[str, Tolerance]:
-    """Read ini lines `key: words`; the key is a pattern (fnmatch) for op_types and definition names, by default `*`.
+def parse_lines(
+    lines: Sequence[str], where: str = "fib_tolerance", outputs: Collection[str] | None = None
+) -> dict[str, Tolerance]:
+    """Read lines `key: words`; the key is a pattern (fnmatch) for op_types and definition names, by default `*`.
 
-    A key is a first word that ends in a colon: `rmsnorm*: rtol=1e-3`.
+    A key is a first word that ends in a colon: `rmsnorm*: rtol=1e-3`. Where `outputs` says which names outputs have,
+    one without a blank behind it is a key as well, if no output is called so: `rmsnorm*:rtol=1e-3`.
     """
     found: dict[str, Tolerance] = {}
-    for line in lines:
-        text = line.split("#", 1)[0].strip()
-        if not text:
-            continue
+    for text in _texts(lines):
         first, _, rest = text.partition(" ")
-        key, words = (first[:-1], rest) if first.endswith(":") else ("*", text)
-        found[key] = layered(found.get(key), parse(words, f"{where}: {key}"))
+        lead = _lead(text)
+        if first.endswith(":"):
+            key, words = first[:-1], rest
+        elif lead and outputs is not None and lead not in outputs:
+            key, words = lead, text[len(lead) + 1 :]
+        else:
+            key, words = "*", text
+        found[key] = layered(found.pop(key, None), parse(words, f"{where}: {key}"))  # the last line counts most
     return found
 
 
+def leads(lines: Sequence[str]) -> set[str]:
+    """Return the names at the beginning of lines that have no blank behind their colon: outputs or keys."""
+    return {lead for text in _texts(lines) if (lead := _lead(text))}
+
+
+def _lead(text: str) -> str:
+    name, colon, setting = text.partition("=")[0].partition(":")
+    return name if colon and setting and not setting[0].isspace() else ""
+
+
+def _texts(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        if text := line.split("#", 1)[0].strip():
+            yield text
+
+
 def from_mapping(values: Mapping[str, Any], where: str = "tolerance") -> Tolerance:
-    """Read a mapping such as a workload's `tolerance` of an SOL file or a fixture's dict; keys as in `parse`."""
+    """Read a mapping such as a workload's `tolerance`; keys as in `parse`, and mappings by output.
+
+    Raises `ToleranceError`.
+    """
     whole: dict[str, Any] = {}
     outputs: dict[str, Tolerance] = {}
     for key, value in values.items():
@@ -142,7 +167,7 @@ def from_mapping(values: Mapping[str, Any], where: str = "tolerance") -> Toleran
             continue
         if isinstance(value, Mapping):
             outputs[key] = from_mapping(value, f"{where}: {key}")
-        elif name in NAMES:
+        else:
             whole[name] = _value(name, value, f"{where}: {key}")
     return Tolerance(**whole, outputs=outputs)
 
