@@ -11,22 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.data.nearest import nearest
-from pytest_flashinfer.judge.holding import is_real, why_not, without_effect
-from pytest_flashinfer.judge.tolerance import (
-    NAMES,
-    Tolerance,
-    ToleranceError,
-    from_mapping,
-    layered,
-    leads,
-    parse_lines,
-    stated,
-)
+from pytest_flashinfer.judge.holding import given, is_real, why_not, without_effect
+from pytest_flashinfer.judge.tolerance import NAMES, ToleranceError, from_mapping, layered, leads, parse_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.options import Options
 
 SWITCH = "--fib-tolerance"
@@ -110,8 +102,8 @@ def faults(
     for name, named in own.outputs.items():
         spec = definition.outputs.get(name)
         if spec is not None:
-            for setting in without_effect(named, spec.dtype):
-                yield f"{name}:{setting} has no effect: {why_not(spec.dtype, named.comparison)}"
+            if lost := without_effect(named, spec.dtype):
+                yield f"{_listed(name, lost)} has no effect: {why_not(spec.dtype, named.comparison)}"
         elif not any(name in each.outputs for each in elsewhere()):
             outputs = ", ".join(definition.outputs)
             yield f"{definition.name} has no output {name!r}{_meant(name, definition.outputs)}; there are {outputs}"
@@ -144,11 +136,16 @@ def _idle_names(own: Tolerance, here: Sequence[Definition]) -> Iterator[str]:
         dtypes = [each.outputs[name].dtype for each in here if name in each.outputs]
         if not dtypes:
             known = sorted({output for each in here for output in each.outputs})
-            vain = Tolerance(outputs={name: named}).describe()
-            yield f"{vain} has no effect: {here[0].name}{_more(here)} no output {name!r}{_meant(name, known)}"
+            nobody = f"{here[0].name}{_more(here)} no output {name!r}{_meant(name, known)}"
+            yield f"{_listed(name, given(named))} has no effect: {nobody}"
             continue
-        for setting in sorted(set.intersection(*(set(without_effect(named, dtype)) for dtype in dtypes))):
-            yield f"{name}:{setting} has no effect: {why_not(dtypes[0], named.comparison)}"
+        lost = set.intersection(*(set(without_effect(named, dtype)) for dtype in dtypes))
+        if lost:
+            yield f"{_listed(name, sorted(lost))} has no effect: {why_not(dtypes[0], named.comparison)}"
+
+
+def _listed(name: str, names: Iterable[str]) -> str:
+    return ", ".join(f"{name}:{setting}" for setting in names)
 
 
 def _more(here: Sequence[Definition]) -> str:
@@ -160,7 +157,7 @@ def _idle_words(own: Tolerance, here: Sequence[Definition]) -> Iterator[str]:
     specs = {name: spec.dtype for each in here for name, spec in each.outputs.items()}
     if any(each.check for each in here) or any(map(is_real, specs.values())):
         return
-    lost = [setting for setting in stated(own) if setting != "comparison"]
+    lost = [setting for setting in given(own) if setting != "comparison"]
     for name, dtype in [*specs.items()][: len(lost) and 1]:
         by_name = [setting for setting in lost if setting not in without_effect(own, dtype)]
         why = f"{name} is {dtype}: say {name}:{by_name[0]}=..." if by_name else why_not(dtype, own.comparison)

@@ -39,7 +39,13 @@ def without_effect(named: Tolerance, dtype: str) -> list[str]:
     count = {*_counting(dtype, named.comparison), "comparison"}
     if is_real(dtype) and named.comparison in ("topk", "sampling"):
         count -= {"comparison"}
-    return [setting for setting in stated(named) if setting not in count]
+    return [setting for setting in given(named) if setting not in count]
+
+
+def given(own: Tolerance) -> list[str]:
+    """Return the settings that somebody gave: not the half of a pair that is zero because only the other one was."""
+    halves = {"rtol": own.atol, "atol": own.rtol}
+    return [name for name, value in stated(own).items() if value or not halves.get(name)]
 
 
 def why_not(dtype: str, comparison: str | None) -> str:

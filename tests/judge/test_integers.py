@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_flashinfer.data.dtypes import DTYPES
 from pytest_flashinfer.judge import floats, holding, measure
 from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.tolerance import Tolerance, parse
+from pytest_flashinfer.judge.tolerance import Tolerance, layered, parse
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
 from pytest_flashinfer.judge.vacuity import probe
 
@@ -160,6 +160,14 @@ def test_floats_of_which_the_bits_count_show_the_largest_difference_as_well() ->
 def test_kinds_of_dtypes(dtype: str) -> None:
     assert holding.is_real(dtype) is floats.is_float(dtype)
     assert holding.is_integer(dtype) is (dtype in RANGES or dtype == "int4")
+
+
+@pytest.mark.parametrize(
+    ("words", "settings_given"),
+    [("rtol=1", ["rtol"]), ("atol=1 cosine=0", ["atol", "cosine"]), ("rtol=0 atol=0", ["rtol", "atol"]), ("", [])],
+)
+def test_the_half_of_a_pair_that_nobody_gave_is_not_told_of(words: str, settings_given: list[str]) -> None:
+    assert holding.given(layered(parse(words))) == settings_given
 
 
 class TestVacuity:
