@@ -101,7 +101,7 @@ def test_without_a_name_integers_are_exact(quant, words):
         ("quantise*:rtol=1", "... is 'quantise*'; did you mean 'quantize'?"),
         ("quant_h8: skale:rtol=1", "skale:rtol has no effect: quant_h8 has no output 'skale'; did you mean 'scale'?"),
         ("quantize:y:rtol=1", "y:rtol has no effect: quant_h8 has no output 'y'"),
-        ("rtol=1 best:atol=1 best:scale=2", "best:atol, best:scale has no effect: scale_add_h8 and 1 more have no output"),
+        ("rtol=1 b:atol=1 b:scale=2", "b:atol, b:scale has no effect: scale_add_h8 and 1 more have no output 'b'"),
         ("q:scale=2", "q:scale has no effect: int8 is compared as integers, for which rtol, atol, "),
         ("q:comparison=topk q:atol=1", "q:atol has no effect: comparison=topk judges ids"),
         ("q:comparison=exact q:atol=1", "q:atol has no effect: comparison=exact asks for equal bits"),
