@@ -27,7 +27,7 @@ def describe(mask: torch.Tensor) -> str:
 
 def statement(output: str, part: str) -> str:
     """Say in one line what it means that a part of an output, as `describe` says it, is poison."""
-    return f"output {output}: {part}: it still holds the value that every output is filled with before a call"
+    return f"output {output}: {part}: the value that every output is filled with before a call is still there"
 
 
 def count_true(mask: torch.Tensor) -> int:

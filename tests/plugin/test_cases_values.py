@@ -258,7 +258,7 @@ def test_case_10_rows_that_were_never_written_always_fail(case_10, check):
         assert "never written" in case.text, case.text
 
 
-STATEMENT = "never written: it still holds the value that every output is filled with before a call"
+STATEMENT = "never written: the value that every output is filled with before a call is still there"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "int32"])
