@@ -170,7 +170,7 @@ def _bound_name(judge: Exact | Values) -> str:
         return f"rtol={own.rtol or 0:g} atol={own.atol or 0:g} (set explicitly)"
     if isinstance(judge, Exact):
         advice = judge.strict and is_integer(judge.truth.dtype)
-        return f"exact: limits for all outputs do not hold for integers, {name}:atol=1 would" if advice else "exact"
+        return "exact" + f" (limits for all outputs leave integers exact, {name}:atol=1 does not)" * advice
     return f"{judge.truth.how}" + (f", times {own.scale:g}" if own.scale is not None else "")
 
 
