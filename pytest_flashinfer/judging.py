@@ -187,10 +187,7 @@ class Compare:
             if name in result.outputs or not declared[name].optional
         ]
         told = {each.tensor for each in result.violations if each.kind == "unwritten"}
-        return [
-            each if each.ok else _with_poison(each, result.unwritten.get(each.output), told=each.output in told)
-            for each in found
-        ]
+        return [_with_poison(each, result.unwritten.get(each.output, ""), told=each.output in told) for each in found]
 
     def _refuse_vacuous(self, call: Call, truth: Truth) -> None:
         """Raise Failed where a cheap answer to a listed workload would pass; looked at once for all solutions."""
@@ -224,16 +221,14 @@ def is_ranked(name: str, declared: Mapping[str, TensorSpec]) -> bool:
     return any(spec.shape is not None and spec.shape == declared[name].shape for spec in others)
 
 
-def _with_poison(found: Comparison, unwritten: str | None, *, told: bool) -> Comparison:
+def _with_poison(found: Comparison, unwritten: str, *, told: bool) -> Comparison:
     """Return a failure that says which rows nobody wrote: where all bits are a value, single ones show nothing.
 
     Of what was never written as a whole there is nothing else to say. `told`: a violation says it.
     """
-    if unwritten == NOTHING:
-        return replace(found, lines=(statement(found.output, unwritten),))
-    if not unwritten or unwritten[0].isdigit() or told:
+    if found.ok or not unwritten or unwritten[0].isdigit() or (told and unwritten != NOTHING):
         return found
-    return replace(found, lines=(statement(found.output, unwritten), *found.lines))
+    return replace(found, lines=(statement(found.output, unwritten), *(found.lines if unwritten != NOTHING else ())))
 
 
 def _accepted(found: Comparison) -> Comparison:
