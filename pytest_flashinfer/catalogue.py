@@ -14,7 +14,7 @@ from pytest_flashinfer.data.unreadable import Unreadable
 from pytest_flashinfer.scope import smoke
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
     from pytest_flashinfer.data.faults import Fault, Lines, Loaded
@@ -53,6 +53,10 @@ class Catalogue:
     def definition(self, path: Path) -> Definition | None:
         """Return the definition in a file, or `None` where the file is broken."""
         return self.dataset.load(path).value
+
+    def definitions(self) -> Iterator[Definition]:
+        """Yield all definitions whose files are not broken."""
+        yield from (found for path in self._files if (found := self.definition(path)) is not None)
 
     def solutions(self, definition: Definition) -> dict[str, Entry]:
         """Return the readable solutions of a definition by key, sorted; none where its own name is taken twice.

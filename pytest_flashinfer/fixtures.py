@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,8 +134,24 @@ def compare(
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
-    stated = fib_session.tolerances.in_force(definition, named, tolerance)
-    return Compare(stated, Record(request.node), check, fib_session.probed)
+    return Compare(_stated(fib_session, definition, named, tolerance), Record(request.node), check, fib_session.probed)
+
+
+def _stated(session: FibSession, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:
+    """Return the tolerance in force. Fails where the fixture says something in vain; warns of a workload that does."""
+    from pytest_flashinfer.judge.tolerance import ToleranceError
+    from pytest_flashinfer.tolerances import faults, of_workload
+
+    for fault in faults(fixture, definition, session.catalogue.definitions):
+        pytest.fail(f"fixture tolerance: {fault}", pytrace=False)
+    try:
+        listed = of_workload(workload)
+        found = session.tolerances.in_force(definition, workload, fixture)
+    except ToleranceError as error:
+        pytest.fail(str(error), pytrace=False)
+    for fault in () if listed is None else faults(listed, definition):
+        warnings.warn(pytest.PytestWarning(f"tolerance of a workload: {fault}"), stacklevel=2)
+    return found
 
 
 @pytest.fixture(scope="module")

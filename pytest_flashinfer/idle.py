@@ -40,7 +40,8 @@ class Idle:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Warn of what the command line says for a name or pattern that neither a definition nor an op_type has.
 
-        Lines of an ini file are meant for more than one run. Raises pytest.UsageError with `-W error`.
+        Lines of an ini file are meant for more than one run; but of a name within them that nothing here has nobody
+        can say what it means. Raises pytest.UsageError with `-W error`.
         """
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
             return
@@ -49,15 +50,14 @@ class Idle:
                 raise pytest.UsageError(text)
 
     def _unmatched(self) -> Iterator[str]:
-        from pytest_flashinfer.judge.tolerance import parse_lines
-
-        switch = "--fib-tolerance"
-        tolerances = ((switch, pattern) for pattern in parse_lines(self.session.options.tolerance, switch))
-        patterns = [pair for pair in dict.fromkeys((*self.session.gates.patterns, *tolerances)) if pair[1] != "*"]
-        if not patterns:
+        patterns = [pair for pair in dict.fromkeys(self.session.gates.patterns) if pair[1] != "*"]
+        options = self.session.options
+        if not (patterns or options.tolerance or options.ini_tolerance):
             return
-        found = [self.session.catalogue.definition(path) for path in self._paths]
-        names = {name for each in found if each is not None for name in (each.name, each.op_type)}
+        found = [each for path in self._paths if (each := self.session.catalogue.definition(path)) is not None]
+        if found:
+            yield from self.session.tolerances.idle(found)
+        names = {name for each in found for name in (each.name, each.op_type)}
         for switch, pattern in patterns:
             if names and not any(fnmatch(name, pattern) for name in names):
                 near = nearest(pattern, sorted(names))

@@ -12,6 +12,7 @@ from pytest_flashinfer.judge.comparison import Comparison
 from pytest_flashinfer.judge.floats import is_float
 from pytest_flashinfer.judge.vacuity import probe
 from pytest_flashinfer.judge.verdict import Verdict, decide
+from pytest_flashinfer.worker.unwritten import NOTHING, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,7 +188,8 @@ class Compare:
             if name not in malformed and "" not in malformed
             if name in result.outputs or not declared[name].optional
         ]
-        return [each if each.ok else _with_poison(each, result.unwritten.get(each.output)) for each in found]
+        told = {each.tensor for each in result.violations if each.kind == "unwritten"}
+        return [_with_poison(each, result.unwritten.get(each.output, ""), told=each.output in told) for each in found]
 
     def _refuse_vacuous(self, call: Call, truth: Truth) -> None:
         """Raise Failed where a cheap answer to a listed workload would pass; looked at once for all solutions."""
@@ -221,11 +223,14 @@ def is_ranked(name: str, declared: Mapping[str, TensorSpec]) -> bool:
     return any(spec.shape is not None and spec.shape == declared[name].shape for spec in others)
 
 
-def _with_poison(found: Comparison, unwritten: str | None) -> Comparison:
-    """Return a failure that says which rows nobody wrote: where all bits are a value, single ones show nothing."""
-    if not unwritten or unwritten[0].isdigit():
+def _with_poison(found: Comparison, unwritten: str, *, told: bool) -> Comparison:
+    """Return a failure that says which rows nobody wrote: where all bits are a value, single ones show nothing.
+
+    Of what was never written as a whole there is nothing else to say. `told`: a violation says it.
+    """
+    if found.ok or not unwritten or unwritten[0].isdigit() or (told and unwritten != NOTHING):
         return found
-    return replace(found, lines=(*found.lines, f"{found.output}: {unwritten}: poison is left there"))
+    return replace(found, lines=(statement(found.output, unwritten), *(found.lines if unwritten != NOTHING else ())))
 
 
 def _accepted(found: Comparison) -> Comparison:

@@ -56,7 +56,7 @@ class FibSession:
         self.gates = Gates(settings, self.device.name)
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
-        self.tolerances = Tolerances(settings)  # a spelling that cannot be read ends the run before it starts
+        self.tolerances = Tolerances(settings, self.catalogue.definitions)  # a wrong spelling ends the run here
         self.progress = Progress(config)
         self._pool: Pool | None = None
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string

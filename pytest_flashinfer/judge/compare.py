@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from . import floats
 from .comparison import Comparison
 from .draws import Draws
-from .measure import Exact, Values
+from .exact import Exact
+from .holding import in_force
+from .measure import Values
 from .message import decide, explain
 from .sampling import compare_samples
 from .tolerance import Tolerance
@@ -43,7 +45,7 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     `ranked`: ids of a top-k have values beside them, in their order.
     """
     settings = tolerance or Tolerance()
-    own = settings.for_output(truth.name)
+    own = in_force(settings, truth.name, truth.dtype)
     if actual is None or truth.native is None:
         return _missing(actual, truth)
     mismatch = _layout(actual, truth)
@@ -54,8 +56,7 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     if (truth.how == SAMPLED or own.comparison == "sampling") and not actual.is_floating_point():
         return compare_samples(actual, truth, None if draws is None else draws.setdefault(truth.name, Draws()))
     if own.comparison == "exact" or not floats.is_float(truth.dtype):
-        ratio = settings.outputs.get(truth.name, Tolerance()).required_matched_ratio
-        judge: Exact | Values = Exact(actual, truth, ratio)
+        judge: Exact | Values = Exact(actual, truth, own, strict=settings.explicit)
     else:
         judge = Values(actual, truth, own, equal_nan=bool(own.equal_nan) or (equal_nan and own.equal_nan is None))
     tally = judge.run()

@@ -1,9 +1,9 @@
-"""Counting the misses of one output, in chunks, non-finite values first."""
+"""Counting the misses of one output of floats, in chunks, non-finite values first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -34,63 +34,16 @@ class Tally:
     dot: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a plain tensor as one row."""
     return tensor.detach().as_subclass(torch.Tensor).reshape(-1)
 
 
-def spans(flat: torch.Tensor) -> Iterator[slice]:
+def spans(row: torch.Tensor) -> Iterator[slice]:
     """Yield chunk slices of a flat tensor."""
-    step = CHUNK if flat.is_cuda else CACHED
-    for start in range(0, flat.numel(), step):
-        yield slice(start, min(start + step, flat.numel()))
-
-
-class Exact:
-    """Integers, bools and packed codes: equal or not, without any conversion."""
-
-    def __init__(self, actual: torch.Tensor, truth: OutputTruth, ratio: float | None) -> None:
-        self.truth = truth
-        self.ratio = ratio
-        self.packed = floats.canonical(truth.dtype) in floats.PACKED
-        assert truth.native is not None
-        both = [floats.unpack(x, truth.dtype) if self.packed else x for x in (actual, truth.native)]
-        self.shape = tuple(both[0].shape)
-        self.actual, self.expected = (_plain_bits(_flat(x)) for x in both)
-        self.undecided = None if truth.undecided is None else _flat(truth.undecided)
-        if self.packed and self.undecided is not None:
-            self.undecided = self.undecided.repeat_interleave(2)
-
-    def bad(self, part: slice) -> torch.Tensor:
-        """Return where the chunk misses."""
-        a, e = self.actual[part], self.expected[part]
-        wrong = (a != e) & ~(a.isnan() & e.isnan()) if a.is_floating_point() else a != e
-        return wrong if self.undecided is None else wrong & ~self.undecided[part]
-
-    def run(self) -> Tally:
-        """Count misses; the error of the first one is taken in Python integers."""
-        tally = Tally()
-        for part in spans(self.actual):
-            wrong = self.bad(part)
-            count = int(wrong.sum())
-            if count and not tally.bad:
-                tally.at = part.start + int(wrong.to(torch.uint8).argmax())
-                tally.share = float("inf")
-            tally.bad += count
-        if tally.bad:
-            a, e = self.actual[tally.at].item(), self.expected[tally.at].item()
-            tally.max_abs = abs(float(a - e))
-            tally.max_rel = tally.max_abs / abs(e) if e else float("inf")
-        return tally
-
-    def limit(self, _index: int) -> float:
-        """Return the bound at an element."""
-        return 0.0
-
-
-def _plain_bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Give unsigned dtypes with few operations a signed view (equality is that of the bits)."""
-    signed = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}.get(floats.name_of(tensor.dtype))
-    return tensor if signed is None else tensor.view(signed)
+    step = CHUNK if row.is_cuda else CACHED
+    for start in range(0, row.numel(), step):
+        yield slice(start, min(start + step, row.numel()))
 
 
 class Values:
@@ -102,11 +55,11 @@ class Values:
         explicit = own.explicit or truth.allowance is None
         self.shape = tuple(actual.shape)
         self.ratio = own.required_matched_ratio
-        self.actual = _flat(actual)
-        self.native = _flat(truth.native)
-        self.expected = self.native if explicit or truth.wide is None else _flat(truth.wide)
-        self.allowance = None if explicit or truth.allowance is None else _flat(truth.allowance)
-        self.undecided = None if truth.undecided is None else _flat(truth.undecided)
+        self.actual = flat(actual)
+        self.native = flat(truth.native)
+        self.expected = self.native if explicit or truth.wide is None else flat(truth.wide)
+        self.allowance = None if explicit or truth.allowance is None else flat(truth.allowance)
+        self.undecided = None if truth.undecided is None else flat(truth.undecided)
         self.overflow = floats.overflow_at(truth.dtype)
 
     def tolerated(self, part: slice, expected: torch.Tensor) -> torch.Tensor:
@@ -120,6 +73,10 @@ class Values:
         """Return the bound at an element."""
         part = slice(index, index + 1)
         return float(self.tolerated(part, self.expected[part].to(torch.float64)))
+
+    def values(self, index: int) -> tuple[Any, Any]:
+        """Return what an element is and what it should be."""
+        return self.actual[index].item(), self.expected[index].item()
 
     def masks(self, part: slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return for a chunk: value misses, non-finite misses, blameless ones among those, |error|, tolerated error."""

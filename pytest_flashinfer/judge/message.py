@@ -10,7 +10,9 @@ import torch
 
 from . import floats, where
 from .comparison import Comparison, Problem, passing
-from .measure import Exact, Tally, Values, spans
+from .exact import Exact
+from .holding import is_integer
+from .measure import Tally, Values, spans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +47,7 @@ def explain(
     found, (problem, rule) = decide(judge, tally), _decide(judge, tally)
     at = tally.special_at if tally.special and problem in ("nonfinite", "reference") else tally.at
     index = _index(at, judge.shape) if found.n_total else None
-    actual, expected = (_item(x, at) if found.n_total else None for x in (judge.actual, judge.expected))
+    actual, expected = judge.values(at) if found.n_total else (None, None)
     limit = judge.limit(at) if found.n_total else None
     bad = torch.cat([judge.bad(part) for part in spans(judge.actual)]).reshape(judge.shape)
     place = _unwritten(judge, bad, poison) or where.describe(bad)
@@ -71,10 +73,10 @@ def _decide(judge: Exact | Values, tally: Tally) -> tuple[Problem, str]:
     matched = 1 - tally.bad / max(judge.actual.numel(), 1)
     if tally.special:
         return ("reference", "") if tally.special == tally.blamed else ("nonfinite", "")
-    own = getattr(judge, "own", None)
-    if own is not None and own.max_error_cap is not None and tally.max_abs > own.max_error_cap:
+    own = judge.own
+    if own.max_error_cap is not None and tally.max_abs > own.max_error_cap:
         return "values", f"above max_error_cap {own.max_error_cap:g}"
-    if own is not None and own.cosine is not None:
+    if own.cosine is not None:
         cosine = _cosine(tally)
         if cosine is None or cosine < own.cosine:
             return "values", f"cosine similarity {cosine if cosine is not None else math.nan:.6f} < {own.cosine:g}"
@@ -101,10 +103,6 @@ def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
-def _item(flat: torch.Tensor, at: int) -> Any:
-    return flat[at].item()
-
-
 def _show(value: Any) -> str:
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
@@ -125,22 +123,26 @@ def _headline(  # noqa: PLR0913, PLR0917 - the facts of one line
         return f"{spot}: reference is {_special(actual)} here (and so is the output); equal_nan accepts it"
     if problem == "nonfinite":
         return f"{spot}: {_show(actual)} instead of {_show(expected)}"
-    if not floats.is_float(judge.truth.dtype) or limit == 0:
-        return f"{spot}: {_show(actual)} instead of {_show(expected)}" + (f"; {rule}" if rule else "")
+    said = f"; {rule}" if rule else ""
+    if limit == 0:
+        return f"{spot}: {_show(actual)} instead of {_show(expected)}{said}"
     error = abs(actual - expected)
-    far = [f"error {error:.3g}", _distance(judge, at, error)]
+    far = [_size(error), _distance(judge, at, error)] if isinstance(judge, Values) else [_size(error)]
     if limit:
         far.append(f"{error / limit:.3g} times the bound {limit:.3g}")
-    return f"{spot}: {_show(actual)} instead of {_show(expected)} ({', '.join(x for x in far if x)})" + (
-        f"; {rule}" if rule else ""
-    )
+    return f"{spot}: {_show(actual)} instead of {_show(expected)} (error {', '.join(far)}){said}"
 
 
 def _special(value: Any) -> str:
     return "NaN" if isinstance(value, float) and math.isnan(value) else _show(value)
 
 
-def _distance(judge: Exact | Values, at: int, error: float) -> str:
+def _size(error: float) -> str:
+    """Return an error to three digits, that of integers in full."""
+    return str(error) if isinstance(error, int) else f"{error:.3g}"
+
+
+def _distance(judge: Values, at: int, error: float) -> str:
     """Express an error in the output's own steps: codes for 8-bit floats, ulps for the others."""
     assert judge.truth.native is not None
     if floats.is_narrow(judge.actual.dtype):
@@ -156,17 +158,19 @@ def _counts(judge: Exact | Values, tally: Tally, total: int) -> str:
     line = f"{bad} of {total} elements miss ({100 * bad / total:.3g} %)" if total else "no elements"
     if tally.special:
         line += f", {tally.special} of them not finite on one side"
-    if floats.is_float(judge.truth.dtype):
-        line += f"; largest error {tally.max_abs:.3g} absolute, {tally.max_rel:.3g} relative"
+    if tally.max_abs and judge.truth.dtype != "bool":
+        absolute = int(tally.max_abs) if is_integer(judge.truth.dtype) else tally.max_abs
+        line += f"; largest error {_size(absolute)} absolute, {tally.max_rel:.3g} relative"
     return line
 
 
 def _bound_name(judge: Exact | Values) -> str:
-    own = getattr(judge, "own", None)
-    if own is None:
-        return "exact"
-    if own.explicit:
+    own, name = judge.own, judge.truth.name
+    if own.explicit and own.comparison != "exact":
         return f"rtol={own.rtol or 0:g} atol={own.atol or 0:g} (set explicitly)"
+    if isinstance(judge, Exact):
+        advice = judge.strict and is_integer(judge.truth.dtype)
+        return "exact" + f" (limits for all outputs leave integers exact, {name}:atol=1 does not)" * advice
     return f"{judge.truth.how}" + (f", times {own.scale:g}" if own.scale is not None else "")
 
 

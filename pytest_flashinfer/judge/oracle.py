@@ -36,7 +36,7 @@ from pytest_flashinfer.worker.memory import give_back
 from .evaluate import evaluate
 from .foreign import Foreign
 from .questions import facts, inputs_of, question, write
-from .reference import InvalidReferenceError, Reference, ScribblesError
+from .reference import MODULE, InvalidReferenceError, Reference, ScribblesError, described
 from .rowwise import Parts, Rows, by_rows
 from .scribbled import SCRIBBLES
 from .truth import OutputSpec, Truth
@@ -98,7 +98,7 @@ def build(request: dict[str, Any], folder: Path, device: str) -> Built:
     source, entry = request["reference"], request.get("entry", "run")
     place = str(folder / "reference.py")
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
-    module: dict[str, Any] = {"__name__": "reference", "__file__": place, "torch": torch, "math": math}
+    module: dict[str, Any] = {"__name__": MODULE, "__file__": place, "torch": torch, "math": math}
     foreign = Foreign(request["hooks"], device) if request.get("hooks") else None
     style = request.get("style", "return")
     try:
@@ -106,7 +106,7 @@ def build(request: dict[str, Any], folder: Path, device: str) -> Built:
     except ModuleNotFoundError as error:
         return Built(_failing(error), style, foreign)
     except Exception as error:
-        raise OracleError(f"the reference does not load: {type(error).__name__}: {error}") from error
+        raise OracleError(f"the reference does not load: {described(error)}") from error
     function = module.get(entry)
     if not callable(function) and source:
         raise OracleError(f"the reference has no function {entry}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import traceback
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from .truth import OutputSpec
 
+MODULE = "reference"  # the name under which a definition's reference is run
+_SHOWN = 120  # characters of a line
 Style = Literal["return", "destination"]
 Results = dict[str, "torch.Tensor | None"]
 
@@ -31,6 +35,18 @@ class ScribblesError(InvalidReferenceError):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(f"the reference writes into its inputs: {', '.join(names)}")
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one line, with the innermost line of the reference's source that it passed through."""
+    said = str(error).strip()
+    text = f"{type(error).__name__}: {said.splitlines()[0] if said else 'no message'}"
+    frames = [each for each in traceback.walk_tb(error.__traceback__) if each[0].f_globals.get("__name__") == MODULE]
+    if not frames:
+        return text
+    frame, line = frames[-1]
+    source = linecache.getline(frame.f_code.co_filename, line).strip()
+    return f"{text}, at line {line} of the reference" + (f": {source[:_SHOWN]}" if source else "")
 
 
 def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
@@ -73,8 +89,7 @@ class Reference:
         except InvalidReferenceError:
             raise
         except Exception as error:
-            detail = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
-            raise InvalidReferenceError(f"the reference raised {type(error).__name__}: {detail}") from error
+            raise InvalidReferenceError(f"the reference raised {described(error)}") from error
         changed = [name for name, version in versions.items() if self.inputs[name]._version != version]  # noqa: SLF001
         if changed:
             raise ScribblesError(changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -64,17 +64,18 @@ class Tolerance:
 
     def describe(self) -> str:
         """Return what is set, in the spelling that `parse` reads; empty where nothing is."""
-        words = [f"{name}={_spell(value)}" for name, value in _settings(self)]
+        words = [f"{name}={_spell(value)}" for name, value in stated(self).items()]
         for output, own in self.outputs.items():
-            words += [f"{output}:{name}={_spell(value)}" for name, value in _settings(own)]
+            words += [f"{output}:{name}={_spell(value)}" for name, value in stated(own).items()]
         return " ".join(words)
 
 
-_NAMES = tuple(f.name for f in fields(Tolerance) if f.name != "outputs")
+NAMES = tuple(f.name for f in fields(Tolerance) if f.name != "outputs")
 
 
-def _settings(tolerance: Tolerance) -> list[tuple[str, Any]]:
-    return [(name, value) for name in _NAMES if (value := getattr(tolerance, name)) is not None]
+def stated(tolerance: Tolerance) -> dict[str, Any]:
+    """Return what is set for all outputs, by setting."""
+    return {name: value for name in NAMES if (value := getattr(tolerance, name)) is not None}
 
 
 def _spell(value: Any) -> str:
@@ -90,7 +91,7 @@ def layered(*layers: Tolerance | None) -> Tolerance:
         outputs = dict(result.outputs)
         for name, own in layer.outputs.items():
             outputs[name] = layered(outputs.get(name), own)
-        above = dict(_settings(layer))
+        above = stated(layer)
         if layer.explicit:  # a pair: the upper layer's rtol does not meet the lower layer's atol
             above = {"rtol": layer.rtol or 0.0, "atol": layer.atol or 0.0, **above}
         result = replace(result, **above, outputs=outputs)
@@ -115,24 +116,49 @@ def parse(text: str, where: str = "tolerance") -> Tolerance:
     return Tolerance(**whole, outputs={name: Tolerance(**own) for name, own in by_output.items()})
 
 
-def parse_lines(lines: Sequence[str], where: str = "fib_tolerance") -> dict[str, Tolerance]:
-    """Read ini lines `key: words`; the key is a pattern (fnmatch) for op_types and definition names, by default `*`.
+def parse_lines(
+    lines: Sequence[str], where: str = "fib_tolerance", outputs: Collection[str] | None = None
+) -> dict[str, Tolerance]:
+    """Read lines `key: words`; the key is a pattern (fnmatch) for op_types and definition names, by default `*`.
 
-    A key is a first word that ends in a colon: `rmsnorm*: rtol=1e-3`.
+    A key is a first word that ends in a colon: `rmsnorm*: rtol=1e-3`. Where `outputs` says which names outputs have,
+    one without a blank behind it is a key as well, if no output is called so: `rmsnorm*:rtol=1e-3`.
     """
     found: dict[str, Tolerance] = {}
-    for line in lines:
-        text = line.split("#", 1)[0].strip()
-        if not text:
-            continue
+    for text in _texts(lines):
         first, _, rest = text.partition(" ")
-        key, words = (first[:-1], rest) if first.endswith(":") else ("*", text)
-        found[key] = layered(found.get(key), parse(words, f"{where}: {key}"))
+        lead = _lead(text)
+        if first.endswith(":"):
+            key, words = first[:-1], rest
+        elif lead and outputs is not None and lead not in outputs:
+            key, words = lead, text[len(lead) + 1 :]
+        else:
+            key, words = "*", text
+        found[key] = layered(found.pop(key, None), parse(words, f"{where}: {key}"))  # the last line counts most
     return found
 
 
+def leads(lines: Sequence[str]) -> set[str]:
+    """Return the names at the beginning of lines that have no blank behind their colon: outputs or keys."""
+    return {lead for text in _texts(lines) if (lead := _lead(text))}
+
+
+def _lead(text: str) -> str:
+    name, colon, setting = text.partition("=")[0].partition(":")
+    return name if colon and setting and not setting[0].isspace() else ""
+
+
+def _texts(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        if text := line.split("#", 1)[0].strip():
+            yield text
+
+
 def from_mapping(values: Mapping[str, Any], where: str = "tolerance") -> Tolerance:
-    """Read a mapping such as a workload's `tolerance` of an SOL file or a fixture's dict; keys as in `parse`."""
+    """Read a mapping such as a workload's `tolerance`; keys as in `parse`, and mappings by output.
+
+    Raises `ToleranceError`.
+    """
     whole: dict[str, Any] = {}
     outputs: dict[str, Tolerance] = {}
     for key, value in values.items():
@@ -141,14 +167,14 @@ def from_mapping(values: Mapping[str, Any], where: str = "tolerance") -> Toleran
             continue
         if isinstance(value, Mapping):
             outputs[key] = from_mapping(value, f"{where}: {key}")
-        elif name in _NAMES:
+        else:
             whole[name] = _value(name, value, f"{where}: {key}")
     return Tolerance(**whole, outputs=outputs)
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    if name not in _NAMES:
-        raise ToleranceError(f"{where}: no setting {name!r}; there are {', '.join(_NAMES)}")
+    if name not in NAMES:
+        raise ToleranceError(f"{where}: no setting {name!r}; there are {', '.join(NAMES)}")
     text = str(value).strip().lower()
     if name in ("equal_nan", "allow_negative_inf"):
         if text not in _FLAGS:

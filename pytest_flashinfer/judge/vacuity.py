@@ -9,6 +9,7 @@ import torch
 
 from . import floats
 from .compare import compare
+from .holding import in_force
 from .measure import spans
 from .tolerance import Tolerance
 from .truth import SAMPLED
@@ -69,9 +70,10 @@ def _candidates(
     native = output.native
     assert native is not None
     yield "zeros", native.new_zeros(()).expand(native.shape)
-    if floats.is_float(output.dtype):
+    if floats.canonical(output.dtype) not in floats.PACKED:
         mean = _mean(native)
         if mean is not None:
+            mean = mean if native.is_floating_point() else mean.round()
             yield "the mean everywhere", mean.to(native.dtype).expand(native.shape)
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.shape == native.shape and value.dtype == native.dtype:
@@ -98,7 +100,7 @@ def _explain(output: OutputTruth, candidate: str, value: torch.Tensor, tolerance
     name = output.name
     if torch.equal(torch.nan_to_num(_number(value)), torch.nan_to_num(_number(native))):
         return Vacuous(name, candidate, f"{name}: {candidate} is the right answer here", refused=False)
-    own = tolerance.for_output(name)
+    own = in_force(tolerance, name, output.dtype)
     top = float(torch.nan_to_num(native.to(torch.float64), posinf=0.0, neginf=0.0).abs().max())
     if own.explicit:
         limit = f"rtol {own.rtol or 0:g}, atol {own.atol or 0:g}"

@@ -115,7 +115,7 @@ def decide(
     measured = [each for each in comparisons if each.n_total or each.ok]
     if found:
         status, text = found[0]
-        verdict = Verdict(status, _first_line(text), "\n".join(text for _, text in found))
+        verdict = Verdict(status, _first_line(text), "\n".join(dict.fromkeys(text for _, text in found)))
     else:
         verdict = Verdict("PASSED", "; ".join(each.summary for each in comparisons) or "nothing was compared")
     if verdict.status not in ("PASSED", "INCORRECT_NUMERICAL"):

@@ -50,7 +50,7 @@ def note_unwritten(pristine: Pristine, result: RunResult, name: str) -> None:
     words, pattern = _words(pristine, name)
     result.unwritten[name] = unwritten.describe(words == pattern)
     if poison.is_certain(pristine.layout.snap[name].dtype):
-        text = f"output {name}: {result.unwritten[name]}"
+        text = unwritten.statement(name, result.unwritten[name])
         result.violations.append(Violation("unwritten", name, text))
 
 

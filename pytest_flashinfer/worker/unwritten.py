@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 
 _PART = 1 << 26  # elements
+NOTHING = "never written"
 
 
 def describe(mask: torch.Tensor) -> str:
     """Describe the true elements of a bool mask in the shape of the output: `last row never written`."""
     count, total = count_true(mask), mask.numel()
     if count == total:
-        return "never written"
+        return NOTHING
     if mask.dim() > 1:
         for axis, word in ((0, "row"), (mask.dim() - 1, "column")):
             text = _edge(mask.transpose(0, axis).flatten(1), word, count)
@@ -22,6 +23,11 @@ def describe(mask: torch.Tensor) -> str:
     if mask.dim() == 1 and bool(mask[total - count :].all()):
         return f"last {count} of {total} elements never written" if count > 1 else "last element never written"
     return f"{count} of {total} elements never written, first at {first}"
+
+
+def statement(output: str, part: str) -> str:
+    """Say in one line what it means that a part of an output, as `describe` says it, is poison."""
+    return f"output {output}: {part}: the value that every output is filled with before a call is still there"
 
 
 def count_true(mask: torch.Tensor) -> int:

@@ -71,7 +71,7 @@ def test_the_truth_is_written_and_described(tmp_path: Path) -> None:
     ("source", "entry", "words"),
     [
         ("def run(x:", "run", "does not load: SyntaxError"),
-        ("1 / 0", "run", "does not load: ZeroDivisionError"),
+        ("1 / 0", "run", "does not load: ZeroDivisionError: .*, at line 1 of the reference: 1 / 0$"),
         (SOURCE, "forward", "has no function forward"),
     ],
 )
@@ -144,3 +144,30 @@ def test_a_reference_that_runs_out_of_memory_natively_is_asked_again_too() -> No
     with pytest.raises(InvalidReferenceError):
         oracle._with_room(ask, {})
     assert len(tries) == 2
+
+
+RAISES = """import torch
+
+def run(x, scale, mask):
+    def inner(y):
+        return y @ y  # sizes
+
+    return inner(x), x
+"""
+
+
+def test_what_a_reference_raised_has_its_innermost_line(tmp_path: Path) -> None:
+    built = oracle.build({"reference": RAISES}, tmp_path, "cpu")
+    memory = Memory()
+    with pytest.raises(oracle.OracleError) as caught:
+        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
+    assert caught.value.message.startswith("the reference raised RuntimeError: mat1 and mat2")
+    assert caught.value.message.endswith(", at line 5 of the reference: return y @ y  # sizes")
+
+
+def test_a_call_that_the_reference_does_not_take_has_no_line(tmp_path: Path) -> None:
+    built = oracle.build({"reference": "def run(x):\n    return x, x\n"}, tmp_path, "cpu")
+    memory = Memory()
+    with pytest.raises(oracle.OracleError, match="TypeError") as caught:
+        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
+    assert "line" not in caught.value.message

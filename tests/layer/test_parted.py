@@ -41,6 +41,8 @@ LATE = (
     "    return c if a.shape[0] < 100 else torch.cat([c[:60], c[60:] * 1.5])\n"
 )
 ROUNDED = "import torch\ndef run(a, b):\n    return torch.matmul((a * 3).round().half(), b.T)\n"
+WHOLE = "import torch\ndef run(a, b):\n    return torch.matmul(a, b.T), (a.float() * 50).to(torch.int32)\n"
+Q = TensorSpec(("m", "k"), "int32")
 KINDS = {
     "gemm": (GEMM, {"c": C}),
     "two": (TWO, {"c": C, "d": D}),
@@ -48,6 +50,7 @@ KINDS = {
     "rows that depend on others": (CENTRED, {"c": C}),
     "rows that depend on others, further down": (LATE, {"c": C}),
     "undecided": (ROUNDED, {"c": C}),
+    "integers": (WHOLE, {"c": C, "q": Q}),
 }
 
 
@@ -193,6 +196,25 @@ def test_tolerances_mean_the_same_for_rows_and_for_the_whole(words):
         found.append(judged(answers, case, outputs, parse(words)))
     assert found[0] == found[1]
     assert ("vacuous" in found[0][1]) is (words == "rtol=1e9")
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [("q:atol=2", True), ("q:atol=1", False), ("q:atol=2 q:max_error_cap=1", False), ("q:atol=500", True), ("", False)],
+)
+def test_limits_of_integers_mean_the_same_for_rows_and_for_the_whole(words, passed):
+    from pytest_flashinfer.judge.tolerance import parse
+
+    found = []
+    for keep in (0, 1 << 40):
+        answers, _ = asking("integers", keep)
+        case = case_of(answers.definition)
+        outputs = right(case)
+        outputs["q"][::30, 0] += 2
+        found.append(judged(answers, case, outputs, parse(words)))
+    assert found[0] == found[1]
+    assert found[0][0].passed is passed
+    assert ("vacuous" in found[0][1]) is ("500" in words)
 
 
 def parts_of(worker):

@@ -258,6 +258,24 @@ def test_case_10_rows_that_were_never_written_always_fail(case_10, check):
         assert "never written" in case.text, case.text
 
 
+STATEMENT = "never written: the value that every output is filled with before a call is still there"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int32"])
+def test_case_10_of_an_output_that_nobody_wrote_there_is_one_statement(tmp_path, dtype):
+    repository = Repository(tmp_path)
+    body = f"def run(x, w):\n    return (x * 40).to(torch.{dtype})\n"
+    repository.define(outputs=outputs(c=(["n", "h"], dtype)), reference=HEAD + body)
+    repository.sizes(4)
+    repository.solve("nothing", "def run(x, w, c):\n    pass\n", destination=True)
+    case = repository.run("-k", "test_correct")["test_correct[nothing"]
+    first, second, *_ = case.text.splitlines()
+    assert (first, second.split(":")[0]) == (f"INCORRECT_NUMERICAL: output c: {STATEMENT}", "  case")
+    assert case.text.count("never written") == 1
+
+
 def test_case_10_says_that_it_is_the_last_row(case_10):
+    assert case_10["test_correct[short"].text.count("never written") == 1
+    assert case_10["test_correct[bytes"].text.count(f"last row {STATEMENT}") == 1
     assert "last row never written" in case_10["test_correct[short"].text
     assert "last row never written" in case_10["test_correct[bytes"].text, "where each bit pattern is a value, too"

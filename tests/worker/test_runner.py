@@ -10,6 +10,7 @@ import torch
 
 from pytest_flashinfer.worker.errors import CallFailed
 from pytest_flashinfer.worker.runner import Output
+from pytest_flashinfer.worker.unwritten import statement as told
 
 F32 = torch.float32
 Y = Output("y", (4, 8), F32)
@@ -189,12 +190,12 @@ UNWRITTEN = {
 def test_case_10_what_was_never_written_is_named(lab, statement):
     result = lab.run(f"def run(x, y):\n    {statement}\n")
     expected = UNWRITTEN[statement]
-    assert messages(result) == ([] if expected is None else [f"output y: {expected}"])
+    assert messages(result) == ([] if expected is None else [told("y", expected)])
 
 
 def test_case_10_in_one_dimension(lab):
     result = lab.run("def run(x, y):\n    y[:-2] = 1\n", outputs=[Output("y", (9,), F32)])
-    assert messages(result) == ["output y: last 2 of 9 elements never written"]
+    assert messages(result) == [told("y", "last 2 of 9 elements never written")]
 
 
 def test_a_nan_that_was_computed_is_no_poison(lab):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.worker import unwritten as module
-from pytest_flashinfer.worker.unwritten import describe
+from pytest_flashinfer.worker.unwritten import NOTHING, describe, statement
 
 
 def mask(*size, at=()):
@@ -33,6 +33,12 @@ def mask(*size, at=()):
 )
 def test_what_was_left_is_described(unwritten, text):
     assert describe(unwritten) == text
+
+
+def test_a_statement_needs_no_other_word():
+    assert describe(torch.ones(2, dtype=torch.bool)) == NOTHING
+    text = "output y: last row never written: the value that every output is filled with before a call is still there"
+    assert statement("y", "last row never written") == text
 
 
 @pytest.mark.parametrize("shape", [(), (0, 4), (7,), (5, 4), (2, 3, 4)])

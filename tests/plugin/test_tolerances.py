@@ -1,0 +1,181 @@
+"""Tolerances from every place: where integers may be off, and that none is without an effect and says nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+QUANT = """import torch
+
+def run(x, w):
+    scale = x.abs().amax(-1) / 127
+    q = (x / scale[:, None]).round().to(torch.int8)
+    return {q}, scale, x > 0
+"""
+OUTPUTS = {
+    "q": {"shape": ["n", "h"], "dtype": "int8"},
+    "scale": {"shape": ["n"], "dtype": "float32"},
+    "mask": {"shape": ["n", "h"], "dtype": "bool"},
+}
+FIXTURE = (
+    "import pytest\nfrom pytest_flashinfer.judge.tolerance import Tolerance\n\n"
+    "@pytest.fixture\ndef tolerance():\n    return Tolerance(outputs={outputs})\n"
+)
+NAME = "quant_h8"
+
+
+@pytest.fixture
+def quant(repository):
+    """A quantizer beside the usual definition, and a solution that is off by one at most."""
+    repository.define(name=NAME, op_type="quantize", reference=QUANT.format(q="q"), outputs=OUTPUTS)
+    repository.sizes(4, name=NAME, folder="quantize")
+    repository.solve("near", QUANT.format(q="q - q.sign()"), of=NAME)
+    return repository
+
+
+def run(quant, *options):
+    return quant.run("-k", f"test_correct and {NAME}", *options)
+
+
+def warned(done):
+    marks = ("--fib-tolerance: ", "ini key fib_tolerance: ")
+    lines = [line for line in done.output.splitlines() if "PytestWarning" in line and any(m in line for m in marks)]
+    return [line[min(line.index(m) for m in marks if m in line) :] for line in lines]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--fib-tolerance=q:atol=1",),
+        ("--fib-tolerance=q:atol=1 q:comparison=values",),
+        ("--fib-tolerance=quantize: q:atol=1",),
+        ("--fib-tolerance=quantize:q:atol=1",),
+        ("--fib-tolerance=quant_*:q:atol=1",),
+        ("-o", "fib_tolerance=q:atol=1"),
+        ("-o", "fib_tolerance=quantize:q:atol=1"),
+        ("-o", "fib_tolerance=quant_h8: q:rtol=0.01 q:atol=1"),
+    ],
+)
+def test_integers_are_off_by_what_lines_say(quant, options):
+    done = run(quant, *options)
+    assert done["test_correct[near"].outcome == "passed", done.output
+    assert warned(done) == []
+
+
+def test_integers_are_off_by_what_a_fixture_says(quant):
+    quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"q": Tolerance(atol=1)}'))
+    assert run(quant)["test_correct[near"].outcome == "passed"
+    done = run(quant, "--fib-tolerance=q:atol=0")
+    assert done["test_correct[near"].outcome == "failure", "the command line wins"
+    quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"q": Tolerance(atol=300)}'))
+    text = run(quant)["test_correct[near"].text
+    assert text.startswith("INVALID_REFERENCE: vacuous: q: max|reference| 127 against rtol 0, atol 300; zeros would")
+
+
+@pytest.mark.parametrize("own", [{"atol": 1}, {"max_atol": 1}])
+def test_integers_are_off_by_what_a_workload_says(quant, own):
+    random = {"type": "random"}
+    line = {"uuid": "w-1", "axes": {"n": 4}, "inputs": {"x": random, "w": random}, "tolerance": {"q": own}}
+    quant.lines(line, name=NAME, folder="quantize")
+    assert run(quant)["test_correct[near"].outcome == "passed"
+    line["tolerance"] = {"qq": own, "max_atol": 1.0}
+    quant.lines(line, name=NAME, folder="quantize")
+    done = run(quant)
+    assert done["test_correct[near"].outcome == "failure"
+    assert "tolerance of a workload: quant_h8 has no output 'qq'; did you mean 'q'?" in done.output
+
+
+@pytest.mark.parametrize("words", ["", "atol=1 rtol=1", "required_matched_ratio=0.5", "mask:required_matched_ratio=1"])
+def test_without_a_name_integers_are_exact(quant, words):
+    case = run(quant, *([f"--fib-tolerance={words}"] if words else []))["test_correct[near"]
+    assert case.outcome == "failure"
+    assert "largest error 1 absolute" in case.text
+    assert ("limits for all outputs leave integers exact, q:atol=1 does not" in case.text) is words.startswith("atol")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("qq:rtol=1e-3", "no output, no definition and no op_type of this run is 'qq'"),
+        ("skale:rtol=1e-3", "... is 'skale'; did you mean 'scale'?"),
+        ("quant_h9:rtol=1 atol=2", "... is 'quant_h9'; did you mean 'quant_h8'?"),
+        ("quantise*:rtol=1", "... is 'quantise*'; did you mean 'quantize'?"),
+        ("quant_h8: skale:rtol=1", "skale:rtol has no effect: quant_h8 has no output 'skale'; did you mean 'scale'?"),
+        ("quantize:y:rtol=1", "y:rtol has no effect: quant_h8 has no output 'y'"),
+        ("rtol=1 b:atol=1 b:scale=2", "b:atol, b:scale has no effect: scale_add_h8 and 1 more have no output 'b'"),
+        ("q:scale=2", "q:scale has no effect: int8 is compared as integers, for which rtol, atol, "),
+        ("q:comparison=topk q:atol=1", "q:atol has no effect: comparison=topk judges ids"),
+        ("q:comparison=exact q:atol=1", "q:atol has no effect: comparison=exact asks for equal bits"),
+        ("mask:atol=1", "mask:atol has no effect: bool is compared exactly"),
+        ("scale:comparison=topk", "scale:comparison has no effect: float32 is not compared as ids"),
+    ],
+)
+@pytest.mark.parametrize("place", ["line", "ini"])
+def test_what_has_no_effect_is_said_once(quant, place, line, said):
+    given = (f"--fib-tolerance={line}",) * 2 if place == "line" else ("-o", f"fib_tolerance={line}")
+    (warning,) = warned(quant.run("-k", "test_schema", *given))
+    where = "--fib-tolerance" if place == "line" else "ini key fib_tolerance"
+    start = "no output, no definition and no op_type of this run is"
+    assert warning.startswith(f"{where}: {said.replace('... is', start)}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["scale:rtol=1 y:rtol=1", "quant_h8:rtol=1", "quantize:rtol=1 q:atol=1", "quant*: scale:rtol=1", "rtol=1 scale=2"],
+)
+@pytest.mark.parametrize("option", ["--fib-tolerance={}", "-ofib_tolerance={}"])
+def test_what_has_an_effect_is_not(quant, option, line):
+    assert warned(quant.run("-k", "test_schema", option.format(line))) == []
+
+
+def test_a_line_of_the_ini_file_may_be_for_definitions_of_other_runs(quant):
+    done = quant.run("-k", "test_schema", "-o", "fib_tolerance=gemm*: rtol=1 lse:atol=1")
+    assert warned(done) == []
+
+
+def test_limits_for_all_outputs_where_none_is_a_number_are_said_to_be_idle(repository):
+    source = "import torch\n\ndef run(x, w):\n    return x.argmax(-1)\n"
+    ids = {"id": {"shape": ["n"], "dtype": "int64"}}
+    repository.define(name="best_h8", op_type="best", reference=source, outputs=ids)
+    words = "rtol for all outputs has no effect: id is int64: say id:rtol=..."
+    assert warned(repository.run("-k", "test_schema", "--fib-tolerance=best*:rtol=1")) == [f"--fib-tolerance: {words}"]
+    assert warned(repository.run("-k", "test_schema", "-o", "fib_tolerance=rtol=1")) == []
+
+
+def test_a_name_without_a_blank_is_the_whole_lines(quant):
+    """What follows it is not for other definitions."""
+    quant.solve("off", "def run(x, w):\n    return x * w + 1.001\n")
+    for line in ("quant_h8:scale=3 atol=1e-2", "quant_h8: scale=3 atol=1e-2"):
+        assert quant.run("-k", "test_correct", f"--fib-tolerance={line}")["test_correct[off"].outcome == "failure"
+    for line in ("scale_add*:atol=1e-2", "elementwise:scale=3 atol=1e-2", "y:atol=1e-2", "scale:scale=3 atol=1e-2"):
+        assert quant.run("-k", "test_correct", f"--fib-tolerance={line}")["test_correct[off"].outcome == "passed"
+
+
+def test_a_name_of_both_kinds_is_taken_for_the_output_and_said_to_be_ambiguous(quant):
+    quant.define(name="scale", op_type="other")
+    quant.sizes(4, name="scale", folder="other")
+    quant.solve("off", "def run(x, w):\n    return x * w + 1.001\n", of="scale")
+    done = quant.run("-k", "test_correct", "--fib-tolerance=scale:atol=1e-2")
+    assert done["test_correct[off"].outcome == "failure"
+    (line,) = warned(done)
+    assert line.startswith("--fib-tolerance: 'scale' is taken as the output of quant_h8; scale is called so as well")
+    done = quant.run("-k", "test_correct", "--fib-tolerance=scale: atol=1e-2")
+    assert done["test_correct[off"].outcome == "passed"
+    assert warned(done) == []
+
+
+def test_a_fixture_that_names_no_output_is_an_error_that_names_those_there_are(quant):
+    quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"skale": Tolerance(atol=1)}'))
+    case = run(quant)["test_correct[near"]
+    assert case.outcome == "error"
+    text = "fixture tolerance: quant_h8 has no output 'skale'; did you mean 'scale'?; there are q, scale, mask"
+    assert text in case.text
+    quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"mask": Tolerance(atol=1)}'))
+    text = run(quant)["test_correct[near"].text
+    assert "fixture tolerance: mask:atol has no effect: bool is compared exactly" in text
+
+
+def test_a_fixture_may_name_outputs_of_other_definitions_of_the_run(quant):
+    outputs = '{"q": Tolerance(atol=1), "y": Tolerance(atol=1e-2)}'
+    quant.write("definitions/conftest.py", FIXTURE.format(outputs=outputs))
+    done = quant.run("-k", "test_correct")
+    assert set(done.outcomes().values()) == {"passed"}
