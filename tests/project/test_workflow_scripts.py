@@ -121,6 +121,25 @@ def test_the_action_validates_without_running_what_lies_there(data):
     assert " -I -m pytest_flashinfer validate" in check
 
 
+@pytest.mark.parametrize(
+    ("named", "places", "words"),
+    [
+        ({}, (), []),
+        ({}, ("definitions",), ["definitions"]),
+        ({"FIB_DEFINITIONS": "mine"}, ("mine",), ["mine"]),
+        ({"FIB_DEFINITIONS": "mine"}, ("mine", "workloads"), ["mine", "workloads"]),
+        ({"FIB_WORKLOADS": "w"}, (), ["w"]),
+    ],
+)
+def test_of_the_folders_to_validate_those_that_nobody_names_may_be_missing(tmp_path, named, places, words):
+    for place in places:
+        (tmp_path / place).mkdir()
+    told = program(tmp_path, "told", '#!/bin/sh\nfor word; do echo "$word"; done\n')
+    given = {**GIVEN, "FIB_VALIDATE_ONLY": "true", "FIB_WORKLOADS": "", **named}
+    done = run(script("action.yml", "Check"), tmp_path, **given, FIB_PYTHON=told)
+    assert done.stdout.splitlines() == ["-I", "-m", "pytest_flashinfer", "validate", "my solutions", *words]
+
+
 PACKAGE = f'import sys; sys.path.insert(0, "{ROOT}"); from pytest_flashinfer.cli.main import main; sys.exit(main())'
 
 
