@@ -187,7 +187,7 @@ def test_the_only_part_is_merged_as_well(tmp_path):
     part(tmp_path / "parts", "good")
     done = run(script(GPU, "Merge and compare"), tmp_path, GITHUB_STEP_SUMMARY=tmp_path / "step.md")
     assert done.returncode == 0, done.stderr
-    assert "1 of 1 solutions right" in (tmp_path / "step.md").read_text()
+    assert "1 of 1 solution right" in (tmp_path / "step.md").read_text()
 
 
 def test_parts_in_which_nothing_was_timed_are_told_of_and_leave_the_baseline(tmp_path):
