@@ -143,7 +143,7 @@ def test_ratios_are_written_as_in_tables(plain):
     [function] = re.findall(r"^function times.*?^}", DOM.read_text(), re.DOTALL | re.MULTILINE)
     ratios = [0, 3.75e-5, 0.0042, 0.5, 1.254]
     plain.open()
-    assert plain.ask(f"{ratios}.map({function})") == [f"{times(ratio)}×" for ratio in ratios]
+    assert plain.ask(f"{ratios}.map({function})") == [f"{times(ratio)}\u00d7" for ratio in ratios]
 
 
 def test_filters(plain):
