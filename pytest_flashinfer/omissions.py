@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.options import workloads_beside
+from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -84,7 +85,7 @@ def _workloads(catalogue: Catalogue) -> Iterator[str]:
     without, stray = dataset.workload_files.stray(dataset.names)
     if without and stray:
         yield (
-            f"{len(without)} definitions have no workloads, and {len(stray)} files belong to no definition, as"
+            f"no workloads for {count(len(without), 'definition')}, and no definition for {count(len(stray), 'file')}, as"
             f" {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
         )
     forgotten = _without_workloads(catalogue, set(without))

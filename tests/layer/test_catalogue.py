@@ -122,7 +122,7 @@ def test_workloads_that_belong_to_nothing_are_said_where_a_definition_has_none(r
     file = next((repository.root / "workloads").rglob("*.jsonl"))
     file.rename(file.with_name("cases.jsonl"))
     [text] = said_of(repository.root)
-    assert text.startswith("1 definitions have no workloads, and 1 files belong to no definition")
+    assert text.startswith("no workloads for 1 definition, and no definition for 1 file, as ")
     assert "cases.jsonl: name a file after the definition, as scale_add_h8.jsonl" in text
 
 
