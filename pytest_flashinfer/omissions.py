@@ -85,8 +85,8 @@ def _workloads(catalogue: Catalogue) -> Iterator[str]:
     without, stray = dataset.workload_files.stray(dataset.names)
     if without and stray:
         yield (
-            f"no workloads for {count(len(without), 'definition')}, and no definition for {count(len(stray), 'file')}, as"
-            f" {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
+            f"no workloads for {count(len(without), 'definition')}, and no definition for {count(len(stray), 'file')},"
+            f" as {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
         )
     forgotten = _without_workloads(catalogue, set(without))
     if forgotten and not stray:
