@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_flashinfer.report.baseline import THRESHOLD, Baseline, BaselineError, Compared, compare, interval, read
+from pytest_flashinfer.report.numbers import times
+from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -145,8 +147,8 @@ def _low(latency: float, base: float | None, least: float) -> str:
         return f"NO_SPEEDUP: the reference has no time, and {least:g}x is demanded"
     if base / latency >= least:
         return ""
-    both = f"{latency * 1e6:.4g} us, the reference {base * 1e6:.4g} us"
-    return f"LOW_SPEEDUP: {base / latency:.3g}x is below {least:g}x ({both}): measured twice"
+    both = f"{duration(latency)}, the reference {duration(base)}"
+    return f"LOW_SPEEDUP: {times(base / latency, 3)}x is below {least:g}x ({both}): measured twice"
 
 
 def _both(

@@ -81,7 +81,7 @@ class Idle:
             return
         timed = [each for each in results_of(reporter) if each.timed]
         if timed and path is not None and not any(each.compared for each in timed):
-            yield f"--fib-baseline: nothing was compared: {path} has none of the {len(timed)} timings of this run"
+            yield f"--fib-baseline: nothing was compared: {path} has no timing of this run"
         if asked and not timed and exitstatus == pytest.ExitCode.OK:  # any other says itself that nothing has passed
             skipped = " (--benchmark-skip)" if getattr(config.option, "benchmark_skip", False) else ""
             yield f"{asked}: nothing was judged: this run has timed nothing{skipped}"

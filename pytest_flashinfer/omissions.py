@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.options import workloads_beside
+from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from pathlib import Path
 
     from pytest_flashinfer.catalogue import Catalogue
     from pytest_flashinfer.data.faults import Fault
@@ -48,15 +50,22 @@ def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
         yield "\n".join(["folders of which nothing is run:", *_first(closed)])
     unrun = [str(fault) for fault in _unrun(catalogue, failing)]
     if unrun:
-        yield "\n".join(["solutions that are not run:", *_first(unrun)])
+        yield "\n".join(["solutions that are not run:", *_first(unrun, f": {_validate(catalogue)} names all")])
     if modules := [str(path) for path in catalogue.dataset.unused_modules()]:
         yield "\n".join(["Python files that are not run, for they have no line `definition = ...`:", *_first(modules)])
     yield from _workloads(catalogue)
 
 
-def _first(lines: list[str]) -> list[str]:
-    """Give the first few lines, and how many there are beyond them."""
-    return [*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])]
+def _first(lines: list[str], rest: str = "") -> list[str]:
+    """Give the first few lines, and how many there are beyond them, with what is to be said of these."""
+    return [*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more{rest}"] if len(lines) > SHOWN else [])]
+
+
+def _validate(catalogue: Catalogue) -> str:
+    """Write the command that names every fault of the files of this run."""
+    here, places = Path.cwd(), (*catalogue.options.definitions, *catalogue.options.solutions)
+    words = [str(place.relative_to(here) if place.is_relative_to(here) else place) for place in places]
+    return shlex.join(["python", "-m", "pytest_flashinfer", "validate", *words])
 
 
 def _unrun(catalogue: Catalogue, failing: Collection[Path]) -> list[Fault]:
@@ -76,8 +85,8 @@ def _workloads(catalogue: Catalogue) -> Iterator[str]:
     without, stray = dataset.workload_files.stray(dataset.names)
     if without and stray:
         yield (
-            f"{len(without)} definitions have no workloads, and {len(stray)} files belong to no definition, as"
-            f" {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
+            f"no workloads for {count(len(without), 'definition')}, and no definition for {count(len(stray), 'file')},"
+            f" as {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
         )
     forgotten = _without_workloads(catalogue, set(without))
     if forgotten and not stray:

@@ -35,7 +35,7 @@ def _place(entry: Entry, status: str, text: str) -> tuple[Path, int]:
         if source.path == file and entry.path.suffix == ".json":
             return entry.path, entry.lines(("sources", number, "content"))
     path = _on_disk(entry, file)
-    return (path, line) if path is not None else (entry.path, 1)
+    return (path, line) if path is not None else (entry.path, entry.lines(("spec", "entry_point")))
 
 
 def _named(solution: Solution, status: str, text: str) -> tuple[str, int] | None:

@@ -24,7 +24,8 @@ class Source(TypedDict):
 class Request(TypedDict):
     """What the judge sends to have a solution built; plain JSON values, no objects.
 
-    `inputs` and `outputs` are the definition's tensor names in order. `device` is `"cpu"` or `"cuda:0"`. `cache` is a
+    `inputs` and `outputs` are the definition's tensor names in order. `module` says that the author wrote one Python
+    file and nothing besides, so that advice is given in its terms. `device` is `"cpu"` or `"cuda:0"`. `cache` is a
     folder that outlives the worker, where compiled extensions are kept by content.
     """
 
@@ -34,6 +35,7 @@ class Request(TypedDict):
     entry_function: str
     sources: list[Source]
     destination_passing: bool
+    module: bool
     inputs: list[str]
     outputs: list[str]
     device: str

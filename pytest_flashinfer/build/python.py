@@ -35,8 +35,9 @@ class PythonBuilder:
 
     def build(self, request: Request, folder: Path) -> Callable[..., Any]:
         """Import the entry file and return its entry function."""
-        module = import_entry(entry_path(request, folder), folder)
-        return find_function(module, request["entry_function"], request["entry_file"])
+        alone = request["module"]
+        module = import_entry(entry_path(request, folder), folder, alone=alone)
+        return find_function(module, request["entry_function"], request["entry_file"], alone=alone)
 
 
 def importable(package: str) -> bool:
@@ -47,11 +48,12 @@ def importable(package: str) -> bool:
         return False
 
 
-def import_entry(path: Path, folder: Path) -> ModuleType:
+def import_entry(path: Path, folder: Path, *, alone: bool = False) -> ModuleType:
     """Execute the Python file `path` of the solution in `folder` as a module.
 
     Its siblings are importable by plain name (`import helper`), from the solution's root (`from src.helper import x`)
-    and relatively (`from .helper import x`). Whatever the import raises comes back as a `BuildError`.
+    and relatively (`from .helper import x`). Whatever the import raises comes back as a `BuildError`. A file that
+    is `alone` has no siblings: its author is told how it gets some.
     """
     root = folder.resolve()
     for entry in dict.fromkeys((str(root), str(path.parent))):
@@ -65,18 +67,29 @@ def import_entry(path: Path, folder: Path) -> ModuleType:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit at import is a failed build too, and is reported
         where = place(error, folder)
-        hint = f"; install {error.name} or add its source" if isinstance(error, ModuleNotFoundError) else ""
+        hint = _missing(error.name, alone=alone) if isinstance(error, ModuleNotFoundError) else ""
         message = f"{path.relative_to(root)} does not import: {describe(error)}{f' at {where}' if where else ''}{hint}"
         raise BuildError(message, traceback_text(error, folder)) from None
 
 
-def find_function(module: ModuleType, name: str, file: str) -> Callable[..., Any]:
-    """Return the callable `name` of `module`; where there is none, `BuildError` lists the functions found."""
+def _missing(module: str | None, *, alone: bool) -> str:
+    name = str(module).removeprefix(f"{PRIVATE}.")
+    if not alone:
+        return f"; install {name} or add its source"
+    return f"; install {name}, or, if it is a file of yours, put both into a folder with a config.toml"
+
+
+def find_function(module: ModuleType, name: str, file: str, *, alone: bool = False) -> Callable[..., Any]:
+    """Return the callable `name` of `module`; where there is none, `BuildError` lists the functions found.
+
+    A file that is `alone` has nothing that could name another entry.
+    """
     function = vars(module).get(name)
     if function is None:
         found = [key for key, value in vars(module).items() if _own_function(value, module)]
         listed = ", ".join(found) or "none"
-        raise BuildError(f"{file} has no function {name!r}; functions found: {listed}; see entry_point")
+        hint = f"name the one that solves it {name}" if alone else "see entry_point"
+        raise BuildError(f"{file} has no function {name!r}; functions found: {listed}; {hint}")
     if type(function).__module__.partition(".")[0] == "triton":
         raise BuildError(f"{name} in {file} is a @triton.jit kernel; the entry point is the function that launches it")
     if not callable(function):

@@ -55,5 +55,8 @@ def load(request: Request, folder: Path) -> Kernel:
         # What a Python source compiles by itself is kept too; torch tells contents apart only by the folder.
         os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(request["cache"]).resolve() / "torch" / digest(request))
     function = builder.build(request, folder)
-    check_signature(function, request["inputs"], request["outputs"], destination_passing=request["destination_passing"])
+    by_destination, module = request["destination_passing"], request["module"]
+    check_signature(
+        function, request["inputs"], request["outputs"], destination_passing=by_destination, module=module
+    )
     return Kernel(function, canonical(request["language"]))

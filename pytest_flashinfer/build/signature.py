@@ -15,12 +15,17 @@ _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def check_signature(
-    function: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str], *, destination_passing: bool
+    function: Callable[..., Any],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    destination_passing: bool,
+    module: bool = False,
 ) -> None:
     """Raise `BuildError` unless `function` can be called with the inputs, then the outputs, all by position.
 
     Value-returning functions take the inputs alone. Further parameters are welcome if they have defaults. Callables
-    that have no signature to read (compiled ones) are accepted.
+    that have no signature to read (compiled ones) are accepted. A `module` is told what to set in Python's words.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -31,12 +36,15 @@ def check_signature(
     _refuse_keyword_only(name, parameters, needed)
     if any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters):
         return
-    takes = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
-    required = [parameter for parameter in takes if parameter.default is Parameter.empty]
-    if len(required) <= len(needed) <= len(takes):
+    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    required = [parameter for parameter in positional if parameter.default is Parameter.empty]
+    takes = range(len(required), len(positional) + 1)
+    if len(needed) in takes:
         return
-    got = ", ".join(parameter.name for parameter in takes) or "no parameters"
-    hint = _hint(len(takes), len(required), len(inputs), len(outputs), destination_passing=destination_passing)
+    got = ", ".join(parameter.name for parameter in positional) or "no parameters"
+    other = not destination_passing
+    setting = f"destination_passing_style{f' = {other}' if module else f'={str(other).lower()}'}"
+    hint = _hint(takes, len(inputs), len(outputs), setting, destination_passing=destination_passing)
     raise BuildError(f"{name} needs {', '.join(needed)}; got {got}; {hint}")
 
 
@@ -53,11 +61,11 @@ def _refuse_keyword_only(name: str, parameters: Sequence[Parameter], needed: Seq
         )
 
 
-def _hint(takes: int, required: int, inputs: int, outputs: int, *, destination_passing: bool) -> str:
-    if destination_passing and required <= inputs <= takes:
-        return "set destination_passing_style=false to return"
-    if destination_passing and required > inputs + outputs:
+def _hint(takes: range, inputs: int, outputs: int, setting: str, *, destination_passing: bool) -> str:
+    if destination_passing and inputs in takes:
+        return f"set {setting} to return"
+    if destination_passing and takes.start > inputs + outputs:
         return "an output that is written back into an input is not passed again"
-    if not destination_passing and required <= inputs + outputs <= takes:
-        return "set destination_passing_style=true to write into the outputs"
+    if not destination_passing and inputs + outputs in takes:
+        return f"set {setting} to write into the outputs"
     return "arguments are passed by position in the definition's order"

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, kind_of, owner_of, sort_by_kind
 from pytest_flashinfer.data import sniff, write
 from pytest_flashinfer.data.agent import load_agent
+from pytest_flashinfer.data.faults import unique
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.load import load_definition, load_solution, load_traces
+from pytest_flashinfer.data.misspelt import check_record
+from pytest_flashinfer.data.rules import check_definition
 from pytest_flashinfer.data.solution_forms import CONFIG
+from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.write_solution import CannotWriteError, module_text, write_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_flashinfer.data.faults import Fault, Loaded
@@ -35,9 +39,9 @@ class CannotConvertError(ValueError):
 class _FaultyError(Exception):
     """A source has faults; they are told one a line."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Iterable[Fault]) -> None:
         super().__init__()
-        self.faults = faults
+        self.faults = unique(faults)
 
 
 def run(source: Path, target: Path, definition: str | None, *, force: bool) -> int:
@@ -49,12 +53,10 @@ def run(source: Path, target: Path, definition: str | None, *, force: bool) -> i
     if not source.is_dir() or (source / CONFIG).is_file():
         return _one(source, _named(source, target), definition, force=force)
     kinds = sort_by_kind([source])
-    files = sorted(path for kind, group in kinds.items() if kind in _SUFFIXES for path in group)
-    left = [path for kind in (BROKEN, UNKNOWN) for path in kinds.get(kind, ())]
-    for path in left:
-        sys.stdout.write(f"{path}: {'not JSON' if path in kinds.get(BROKEN, ()) else 'no known record'}: left out\n")
-    codes = [_one(path, _mirrored(path, source, target), definition, force=force) for path in files]
-    return max([*codes, 1 if kinds.get(BROKEN) else 0])
+    for path in kinds.get(UNKNOWN, ()):
+        sys.stdout.write(f"{path}: no known record: left out\n")
+    files = sorted(path for kind, group in kinds.items() if kind in (BROKEN, *_SUFFIXES) for path in group)
+    return max([_one(path, _mirrored(path, source, target), definition, force=force) for path in files], default=0)
 
 
 def _mirrored(path: Path, source: Path, target: Path) -> Path:
@@ -100,16 +102,17 @@ def _one(source: Path, target: Path, definition: str | None, *, force: bool) -> 
     return 0
 
 
-def _tell(faults: Sequence[Fault]) -> int:
+def _tell(faults: Iterable[Fault]) -> int:
     for fault in faults:
         sys.stdout.write(f"{fault}\n")
     return 1
 
 
-def _value(loaded: Loaded[Any]) -> Any:
-    """Give what was read, with its notes told. Raises _FaultyError."""
-    if loaded.value is None or loaded.faults:
-        raise _FaultyError(loaded.faults or loaded.warnings)
+def _value(loaded: Loaded[Any], found: Iterable[Fault]) -> Any:
+    """Give what was read, with its notes told; `found` is what a check says of it. Raises _FaultyError."""
+    faults = [fault for fault in (*loaded.faults, *found) if fault.kind == "fault"]
+    if loaded.value is None or faults:
+        raise _FaultyError(faults or loaded.warnings)
     for note in loaded.notes:
         sys.stderr.write(f"note: {loaded.path}:{loaded.line}: {note}\n")
     return loaded.value
@@ -126,29 +129,32 @@ def _same(target: Path, written: object, read: object) -> None:
 
 
 def _definition(source: Path, target: Path) -> None:
-    value = _value(load_definition(source))
+    loaded = load_definition(source)
+    value = _value(loaded, check_definition(loaded))
     _save(target, write.to_text(write.definition_document(value)))
     _same(target, value, load_definition(target).value)
 
 
 def _agent(source: Path, target: Path) -> None:
-    value = _value(load_agent(source))
+    value = _value(load_agent(source), ())
     _save(target, write.to_text(value.document))
     _same(target, value, load_agent(target).value)
 
 
 def _lines(source: Path, target: Path, definition: str | None) -> None:
     lines = load_traces(source, definition or owner_of(source))
-    faults = [fault for loaded in lines for fault in loaded.faults]
+    found = [(loaded, check_record("trace", loaded)) for loaded in lines]
+    faults = [fault for _, told in found for fault in told if fault.kind == "fault"]
     if faults:
         raise _FaultyError(faults)
-    values = [_value(loaded) for loaded in lines]
+    values = [_value(*each) for each in found]
     _save(target, "".join(write.to_line(write.trace_document(value)) for value in values))
     _same(target, values, [loaded.value for loaded in load_traces(target)])
 
 
 def _solution(source: Path, target: Path) -> None:
-    value: Solution = _value(load_solution(source))
+    loaded = load_solution(source)
+    value: Solution = _value(loaded, check_solution(loaded))
     try:
         if target.suffix == ".json":
             _save(target, write.to_text(write.solution_document(value)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from pytest_flashinfer.data.faults import printable
+from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +49,8 @@ def run(sources: Sequence[Path], target: Path, baseline: Path | None = None, lim
         raise CannotMergeError(f"no summary: not what this package writes: {printable(repr(error))}") from error
     if text:
         _write(target / SUMMARY, text)
-    sys.stdout.write(f"{len(written)} files of {len(sources)} parts, {len(results)} results of solutions: {target}\n")
+    told = f"{count(len(written), 'file')} of {count(len(sources), 'part')}"
+    sys.stdout.write(f"{told}, {count(len(results), 'result')} of solutions: {target}\n")
     return 0
 
 
@@ -89,7 +91,9 @@ def _joined(name: str, parts: Sequence[Path]) -> str:
     try:
         return join(parts)
     except _FOREIGN as error:
-        raise CannotMergeError(f"{name}: {printable(str(error))} (in one of {len(parts)} parts)") from error
+        known = isinstance(error, (ET.ParseError, ValueError))
+        why = printable(str(error)) if known else f"not what {_WRITES[parts[0].suffix]} writes"
+        raise CannotMergeError(f"{name}: {why} (in one of {count(len(parts), 'part')})") from error
 
 
 def _lines(parts: Sequence[Path]) -> str:
@@ -125,6 +129,7 @@ def _junit(parts: Sequence[Path]) -> str:
 
 
 _JOIN = {".jsonl": _lines, ".json": _benchmarks, ".xml": _junit}
+_WRITES = {".jsonl": "--fib-traces", ".json": "--benchmark-json", ".xml": "--junitxml"}
 
 
 def _write(path: Path, text: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.report.html import boards, extra, gather, page
+from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +44,8 @@ def run(
     size = page.write(target, report)
     for line in notes:
         sys.stderr.write(f"{line}\n")
-    count = report.count()
-    sys.stdout.write(f"{target}: {count:,} evaluations of {len(report.chapters)} definitions, {size / 1e6:.1f} MB\n")
+    summed = f"{count(report.count(), 'evaluation')} of {count(len(report.chapters), 'definition')}"
+    sys.stdout.write(f"{target}: {summed}, {size / 1e6:.1f} MB\n")
     return 1 if faults else 0
 
 

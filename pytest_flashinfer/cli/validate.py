@@ -18,6 +18,7 @@ from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.traces import MAX_FAULTY
+from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,12 +48,8 @@ def run(paths: Sequence[Path], *, verbose: bool) -> int:
         for line in _notes(dataset, kinds):
             sys.stdout.write(f"note: {line}\n")
     faults = sum(fault.kind == "fault" for fault in found)
-    sys.stderr.write(f"{_count(files, 'file')}: {_count(faults, 'fault')}, {_count(len(found) - faults, 'warning')}\n")
+    sys.stderr.write(f"{count(files, 'file')}: {count(faults, 'fault')}, {count(len(found) - faults, 'warning')}\n")
     return 1 if faults else 0
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _dataset(homes: Sequence[Path], kinds: Kinds) -> DataSet:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 MAX_TEXT = 2000
 _KEYWORDS = {"and", "or", "not", "in", "is", "if", "else", "for", "None", "True", "False", "lambda"}
 _OPERATORS = re.compile(r"[-=<>+*/%&|^~\[\](){}]")
+_FOREIGN = {  # operators of other languages and of mathematics
+    "=<|≤": "<=", "=>|≥": ">=", "≠|<>": "!=", "&&": " and ", r"\|\|": " or ", "!(?!=)": " not ",
+    "(?<![=!<>])=(?!=)": "==",
+}  # fmt: skip
 _TOKEN = re.compile(r"[A-Za-z][\w'-]*|\S")
 
 __all__ = ["ConstraintError", "Expression", "UnsupportedError", "evaluate_integer", "parse"]
@@ -56,20 +60,24 @@ class Expression:
         """Whether the constraint is true. Raises ConstraintError."""
         return _truth(self.evaluate(env))
 
-    def sides(self, env: Mapping[str, Any]) -> tuple[Any, Any] | None:
-        """Give the values left and right of a plain comparison, for a message; `None` for anything else."""
-        if isinstance(self.tree, ast.Compare) and len(self.tree.ops) == 1:
-            return run(self.tree.left, env), run(self.tree.comparators[0], env)
-        return None
-
     def explain(self, env: Mapping[str, Any]) -> str:
-        """Say in one line how the constraint fails: its text, the values of both sides and those of its names."""
-        both = self.sides(env)
-        known = ", ".join(f"{name}={env[name]}" for name in sorted(self.names) if isinstance(env.get(name), int))
-        message = f"{self.text!r} does not hold"
-        if both is not None:
-            message += f": left side is {_short(both[0])}, right side is {_short(both[1])}"
-        return f"{message} ({known})" if known else message
+        """Say in one line how the constraint fails: its text, and the values that it has."""
+        values = "" if self.tree is None else told_values(self.tree, env)
+        return f"{self.text!r} does not hold{f' for {values}' if values else ''}"
+
+
+def told_values(tree: ast.expr, env: Mapping[str, Any]) -> str:
+    """Tell the numbers that a condition names, and what the sides of a plain comparison come to: `n = 4, n + 1 = 5`."""
+    names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
+    told = {name: str(env[name]) for name in names if isinstance(env.get(name), (int, float))}
+    sides = [tree.left, *tree.comparators] if isinstance(tree, ast.Compare) and len(tree.ops) == 1 else []
+    for side in sides:
+        if not isinstance(side, ast.Constant):
+            try:
+                told.setdefault(ast.unparse(side), _short(run(side, env)))
+            except ConstraintError as error:
+                return str(error)
+    return ", ".join(f"{text} = {value}" for text, value in told.items())
 
 
 def _truth(value: Any) -> bool:
@@ -106,7 +114,7 @@ def _parse(text: str, names: frozenset[str] | None, tensors: frozenset[str]) -> 
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if _is_sentence(text):
             return Expression(text, "prose", None, frozenset(), reads_tensors=False)
-        raise ConstraintError(f"does not parse: {getattr(error, 'msg', None) or error}") from error
+        raise ConstraintError(f"does not parse: {getattr(error, 'msg', None) or error}{_meant(text)}") from error
     used = _names(tree)
     unknown = sorted(used - names) if names is not None else []
     if unknown and not _OPERATORS.search(text):
@@ -117,6 +125,19 @@ def _parse(text: str, names: frozenset[str] | None, tensors: frozenset[str]) -> 
         hint = f"; did you mean {near!r}?" if near else "; it is neither an axis nor an input"
         raise ConstraintError(f"unknown name {unknown[0]!r}{hint}")
     return Expression(text, "expression", tree, frozenset(used), _reads(tree, used, tensors))
+
+
+def _meant(text: str) -> str:
+    """Give a text as it may have been meant, as the end of a message, where other languages' operators stand in it."""
+    mended = text
+    for foreign, own in _FOREIGN.items():
+        mended = re.sub(foreign, own, mended)
+    mended = " ".join(mended.split())
+    try:
+        ast.parse(mended, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return f"; did you mean {mended!r}?"
 
 
 def _names(tree: ast.expr) -> set[str]:

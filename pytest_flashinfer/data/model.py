@@ -156,6 +156,7 @@ class Solution:
     binding: str | None = None
     description: str | None = None
     extra: Extra = field(default_factory=dict)
+    module: bool = field(default=False, compare=False)  # read from one Python file, whose entry is `run`
 
     @property
     def digest(self) -> str:

@@ -22,7 +22,7 @@ from pytest_flashinfer.data.solution_forms import (
     defaults,
     told_in_text,
 )
-from pytest_flashinfer.data.source import BrokenSource, functions, imported, parse_python, writes_in_place
+from pytest_flashinfer.data.source import BrokenSource, bound_names, functions, imported, parse_python, writes_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ def read_module(path: Path) -> Found:
         return replace(broken(path, f"not Python: {tree.message}", tree.line), definition=told_in_text(text))
     said = _constants(tree)
     if not isinstance(said.get("definition"), str):
-        return _nameless(path, text)
+        return _nameless(path, text, tree)
     run = functions(tree).get("run")
     style = said.get("destination_passing_style")
     notes = []
@@ -77,12 +77,13 @@ def read_module(path: Path) -> Found:
     return Found(path, raw, notes=tuple(notes), warnings=tuple(_misspelt(path, text, said)))
 
 
-def _nameless(path: Path, text: str) -> Found:
+def _nameless(path: Path, text: str, tree: ast.Module) -> Found:
     """Say that a module tells no definition, and whom it is for where it nearly does."""
     slip = misspelt_definition(text)
     message = 'no module-level definition = "<name>"'
     if slip is None:
-        return broken(path, f"{message}: say which definition this solves", 1)
+        entry = "" if "run" in bound_names(tree) else ", and name the function that solves it run"
+        return broken(path, f"{message}: add that line, with the name of the definition that this solves{entry}", 1)
     line = text.count("\n", 0, slip.start()) + 1
     return replace(broken(path, f"{message} (there is {slip[1]!r}): rename it", line), definition=slip[3])
 

@@ -49,7 +49,7 @@ def unsafe_path(path: str) -> str | None:
 
 def entry_is_there(solution: Solution) -> Iterator[Finding]:
     """Demand that the entry file is among the sources and, in Python, defines the entry function."""
-    where: JsonPath = ("spec", "entry_point")
+    where: JsonPath = () if solution.module else ("spec", "entry_point")  # a module has no such key
     paths = [source.path for source in solution.sources]
     wanted = posixpath.normpath(solution.entry_file)
     entry = next((source for source in solution.sources if posixpath.normpath(source.path) == wanted), None)
@@ -66,7 +66,8 @@ def entry_is_there(solution: Solution) -> Iterator[Finding]:
         if not isinstance(tree, BrokenSource) and solution.entry_function not in bound_names(tree):
             names = list(functions(tree))
             have = near(solution.entry_function, names) or f" (there is: {', '.join(names) or 'none'})"
-            yield where, f"{entry.path} has no top-level function {solution.entry_function!r}{have}", "fault"
+            hint = f"; name the one that solves it {solution.entry_function}" if solution.module and names else ""
+            yield where, f"{entry.path} has no top-level function {solution.entry_function!r}{have}{hint}", "fault"
 
 
 def python_parses(solution: Solution) -> Iterator[Finding]:

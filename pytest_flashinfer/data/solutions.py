@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data import model, schema, sniff
@@ -61,7 +62,7 @@ def _finish(found: Found, places: Lines) -> Loaded[model.Solution]:
     faults = [*found.faults, *_one_colon(result)]
     value = None
     try:
-        value = build(raw)
+        value = replace(build(raw), module=found.path.suffix == ".py")
     except Malformed as error:
         faults.extend(schema.malformed("solution", result, error))
     return Loaded(value, found.path, tuple(faults), tuple(notes), found.warnings, lines=places, raw=raw)

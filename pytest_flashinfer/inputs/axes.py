@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_flashinfer.data.constraints import ConstraintError
+from pytest_flashinfer.data.constraints import ConstraintError, told_values
 from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.inputs.choice import assumed
 from pytest_flashinfer.inputs.contract import Contract, contract_of
 from pytest_flashinfer.inputs.dtypes import is_packed, storage_shape
@@ -31,12 +32,33 @@ def solve_axes(definition: Definition, given: Mapping[str, int]) -> dict[str, in
     """
     contract = contract_of(definition)
     env = solve(contract, given)
-    verify(contract, env)
+    try:
+        verify(contract, env)
+    except AxisConflict as conflict:
+        raise AxisConflict(conflict.constraint, conflict.given, _advice(contract, given)) from None
     for name in contract.axis_names:
         if name not in env and name in contract.input_axes:
-            text = next((rule.text for rule in contract.equations if name in rule.names), f"{name} >= 0")
-            raise Unsatisfiable(text, f"nothing decides axis `{name}`", f"`{name}` in the workload's axes")
+            raise _undecided(contract, name)
     return {name: env[name] for name in (*contract.constants, *contract.axis_names) if name in env}
+
+
+def _advice(contract: Contract, given: Mapping[str, int]) -> str:
+    """Say what to correct where given sizes contradict a constraint: if there are none that do not, the constraints."""
+    try:
+        complete(contract, given)
+    except Unsatisfiable:
+        return "correct the constraints: no sizes were found that satisfy all of them"
+    return "correct the workload"
+
+
+def _undecided(contract: Contract, name: str) -> InputsError:
+    """Return the error for an axis that neither the workload nor an equation decides; shapes may misspell one."""
+    declared = contract.definition.axes
+    if name not in declared:
+        near = nearest(name, declared)
+        return InputsError(f"unknown axis {name!r}{f'; did you mean {near!r}?' if near else '; declare it under axes'}")
+    text = next((rule.text for rule in contract.equations if name in rule.names), f"{name} >= 0")
+    return Unsatisfiable(text, f"nothing decides axis `{name}`", f"state `{name}` in the workload's axes")
 
 
 def solve(contract: Contract, given: Mapping[str, int]) -> dict[str, Any]:
@@ -47,7 +69,7 @@ def solve(contract: Contract, given: Mapping[str, int]) -> dict[str, Any]:
     env: dict[str, Any] = dict(contract.constants)
     for name, value in given.items():
         if env.get(name, value) != value:
-            raise AxisConflict(f"{name} == {env[name]}", value, env[name])
+            raise AxisConflict(f"{name} == {env[name]}", f"{name} = {value}")
         env[name] = value
     progress = True
     while progress:
@@ -70,13 +92,13 @@ def _step(rule: Rule, env: dict[str, Any]) -> bool:
 
 
 def verify(contract: Contract, env: Mapping[str, Any]) -> None:
-    """Check every constraint over axes whose sizes are all known. Raises AxisConflict naming it and both values."""
+    """Check every constraint over axes whose sizes are all known. Raises AxisConflict naming it and the sizes."""
     for name in contract.sizes:
         if isinstance(env.get(name), int) and env[name] < 0 and name in contract.axis_names:
-            raise AxisConflict(f"{name} >= 0", env[name], 0)
+            raise AxisConflict(f"{name} >= 0", f"{name} = {env[name]}")
     for rule in (*contract.equations, *contract.predicates):
         if rule.names <= env.keys() and not _holds(rule, env):
-            raise AxisConflict(rule.text, *_sides(rule, env))
+            raise AxisConflict(rule.text, told_values(rule.tree, env) or "any sizes")
 
 
 def _holds(rule: Rule, env: Mapping[str, Any]) -> bool:
@@ -84,18 +106,6 @@ def _holds(rule: Rule, env: Mapping[str, Any]) -> bool:
         return rule.holds(env)
     except ConstraintError:
         return False
-
-
-def _sides(rule: Rule, env: Mapping[str, Any]) -> tuple[str, str]:
-    """Return both sides as text: values of an equation or comparison, else the sizes that it names and `True`."""
-    names = ", ".join(f"{name} = {env[name]}" for name in sorted(rule.names) if name in env)
-    if isinstance(rule.tree, ast.Compare) and len(rule.tree.ops) == 1:
-        try:
-            left, right = run(rule.tree.left, env), run(rule.tree.comparators[0], env)
-        except ConstraintError as error:
-            return str(error), names
-        return f"{ast.unparse(rule.tree.left)} is {left}", f"{ast.unparse(rule.tree.comparators[0])} is {right}"
-    return f"it is false for {names}", "true"
 
 
 def complete(contract: Contract, wish: Mapping[str, int], pinned: Collection[str] = ()) -> dict[str, Any]:
@@ -115,7 +125,8 @@ def complete(contract: Contract, wish: Mapping[str, int], pinned: Collection[str
             break
         choice = better
     rule = bad[0]
-    raise Unsatisfiable(rule.text, " against ".join(_sides(rule, _expand(contract, choice))))
+    values = told_values(rule.tree, _expand(contract, choice))
+    raise Unsatisfiable(rule.text, f"the nearest sizes found have {values}" if values else "it is never true")
 
 
 def _expand(contract: Contract, choice: Mapping[str, int]) -> dict[str, Any]:

@@ -8,13 +8,12 @@ class InputsError(Exception):
 
 
 class Unsatisfiable(InputsError):  # noqa: N818 - the name says more without a suffix
-    """No rule makes `constraint` true; the message names it and the hook that would supply the inputs."""
+    """No rule makes `constraint` true; the message names it and what would help."""
 
-    def __init__(self, constraint: str, detail: str, hook: str = "") -> None:
+    def __init__(self, constraint: str, detail: str, advice: str = "") -> None:
         self.constraint = constraint
-        self.detail = detail
-        self.hook = hook or "an `inputs` fixture in a conftest.py beside the definition, or `init` in it"
-        super().__init__(f"constraint `{constraint}` cannot be met: {detail}; supply the inputs with {self.hook}")
+        supply = "supply the inputs with an `inputs` fixture in a conftest.py beside the definition, or `init` in it"
+        super().__init__(f"constraint `{constraint}` cannot be met: {detail}; {advice or supply}")
 
 
 class Unbound(InputsError):  # noqa: N818 - as above
@@ -22,13 +21,12 @@ class Unbound(InputsError):  # noqa: N818 - as above
 
 
 class AxisConflict(InputsError):  # noqa: N818 - as above
-    """Sizes that were given, by a workload or its data, contradict `constraint`; `left` and `right` are both values."""
+    """Sizes that were given, by a workload or its data, contradict `constraint`; `given` says for which it is false."""
 
-    def __init__(self, constraint: str, left: object, right: object, advice: str = "correct the workload") -> None:
+    def __init__(self, constraint: str, given: str, advice: str = "correct the workload") -> None:
         self.constraint = constraint
-        self.left = left
-        self.right = right
-        super().__init__(f"`{constraint}` does not hold: {left} against {right}; {advice}")
+        self.given = given
+        super().__init__(f"constraint `{constraint}` does not hold for {given}; {advice}")
 
 
 class BadData(InputsError):  # noqa: N818 - as above

@@ -140,7 +140,7 @@ def _bound(making: _Making) -> dict[str, int]:
 def _check_shape(making: _Making, name: str) -> None:
     want, have = making.shape(name), tuple(making.fixed[name].shape)
     if want != have:
-        raise AxisConflict(f"shape of {name}", f"{list(have)} is stored", f"{list(want)} follows from the axes")
+        raise AxisConflict(f"shape of {name}", f"{list(have)}, which is stored: {list(want)} follows from the axes")
 
 
 def _make(making: _Making) -> None:
@@ -217,7 +217,7 @@ def _check(making: _Making) -> None:
     for rule in broken:
         stored = rule.names & making.fixed.keys()
         if stored:
-            raise AxisConflict(rule.text, "it is false", f"the data of {', '.join(sorted(stored))}")
+            raise AxisConflict(rule.text, f"the data of {', '.join(sorted(stored))}")
         raise Unsatisfiable(rule.text, "no rule for this constraint made data that satisfies it")
 
 

@@ -141,7 +141,7 @@ def experts(setting: Setting, name: str, device: torch.device, limit: int) -> to
     shape = setting.shape(name)
     rows, width = math.prod(shape[:-1]), shape[-1]
     if width > limit:
-        raise AxisConflict(f"{name} distinct", f"{width} experts a token", f"{limit} experts")
+        raise AxisConflict(f"{name} distinct", f"{width} experts a token and {limit} experts")
     if setting.structure == "one_long":
         ids = _with_ends(setting, sample(setting, width, limit).view(1, -1), limit).to(device).repeat(rows, 1)
     elif setting.structure == "uniform":
@@ -196,7 +196,7 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     top = min(n for n in (limit, None if high is None else high + 1, 1 << 31) if n is not None)
     top = _ANY if limit is None and high is None else top
     if math.prod(shape) and top <= low:
-        raise AxisConflict(f"{name} < {top}", f"{math.prod(shape)} indices", f"{top} entries to point at")
+        raise AxisConflict(f"{name} < {top}", f"{math.prod(shape)} indices and {top} entries to point at")
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
     ids = torch.randint(low, max(top, 1), shape, generator=generator, device=device)
     few = setting.structure == "few_ids" and setting.plan.roles[name].kind == "token_ids"
@@ -226,7 +226,7 @@ def nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConfli
     """Return the error for entries without anything that they could point at."""
     limit = setting.plan.roles[name].limit
     bound = ast.unparse(limit) if limit is not None else "entries"
-    return AxisConflict(f"{name} < {bound}", entries, f"{bound} = {limit_of(setting, name)}")
+    return AxisConflict(f"{name} < {bound}", f"{entries} and {bound} = {limit_of(setting, name)}")
 
 
 def limit_of(setting: Setting, name: str) -> int:

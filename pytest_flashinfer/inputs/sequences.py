@@ -119,7 +119,7 @@ def _split(setting: Setting, pointer: Pointer, caps: list[int] | None) -> list[i
         total = max(_USUAL * count, _wanted(setting, "q") if pointer.group == "kv" else 0)
         total = total if caps is None else min(sum(caps), total)
     if count == 0 and total:
-        raise AxisConflict(f"{pointer.name}[-1] == {total}", f"a total of {total}", "no segments")
+        raise AxisConflict(f"{pointer.name}[-1] == {total}", f"a total of {total} and no segments")
     longest = setting.size(setting.contract.reading.facts.longest.get(pointer.name))
     if longest is not None and longest * count >= total:
         caps = [longest] * count if caps is None else [min(longest, cap) for cap in caps]

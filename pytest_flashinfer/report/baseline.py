@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pytest_flashinfer.report.table import duration
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
@@ -64,7 +66,7 @@ class Compared:
         """Return the verdict in one line."""
         span = f"{self.low - 1:+.1%} to {self.high - 1:+.1%}"
         return (
-            f"{self.verdict}: {_microseconds(self.new.median)} against {_microseconds(self.old.median)}"
+            f"{self.verdict}: {duration(self.new.median)} against {duration(self.old.median)}"
             f" ({self.ratio - 1:+.1%}, within {span}; threshold {self.threshold:.1%})"
         )
 
@@ -118,7 +120,9 @@ def read(path: Path) -> Baseline:
     except OSError as error:
         raise BaselineError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BaselineError(f"{path} is no JSON of pytest-benchmark: {type(error).__name__}: {error}") from error
+        why = str(error) if isinstance(error, ValueError) else "it holds no benchmarks with their stats"
+        message = f"{path} is no JSON of pytest-benchmark: {why}; --benchmark-json=FILE writes one"
+        raise BaselineError(message) from error
 
 
 def timings(path: Path, text: str) -> Baseline:
@@ -140,7 +144,3 @@ def _entry(stats: Mapping[str, Any]) -> Interval | None:
         notch = _NOTCH * float(stats["iqr"]) / math.sqrt(rounds)
         found = Interval(middle - notch, middle, middle + notch, rounds)
     return found if found.low > 0 else None
-
-
-def _microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:.4g} us"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.faults import printable
 from pytest_flashinfer.report.benchmark import mean
+from pytest_flashinfer.report.numbers import times
 from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def _authors(group: Sequence[Result], workloads: set[str | None]) -> dict[str, f
         if each.latency is not None and each.solution not in wrong:
             timed.setdefault((each.author, each.solution), {})[each.workload] = each.latency
     best: dict[str, float] = {}
-    for (author, _), times in timed.items():
-        if times.keys() >= workloads:
-            latency = mean(times[workload] for workload in workloads)
+    for (author, _), own in timed.items():
+        if own.keys() >= workloads:
+            latency = mean(own[workload] for workload in workloads)
             best[author] = min(latency, best.get(author, latency))
     return best
 
@@ -132,7 +133,7 @@ def _lines(weighed: Weighed) -> Iterator[str]:
 
 
 def _row(weighed: Weighed, who: str, covered: int, time: float) -> tuple[str, str, str, str]:
-    return who, f"{covered}/{len(weighed.kernels)}", duration(time), f"{weighed.reference / time:.2f}x"
+    return who, f"{covered}/{len(weighed.kernels)}", duration(time), f"{times(weighed.reference / time)}x"
 
 
 def _advice(weighed: Weighed) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.report.baseline import THRESHOLD, compare, counted
 from pytest_flashinfer.report.markdown import cell, rows
+from pytest_flashinfer.report.numbers import count
 from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def block(before: Baseline, now: Iterable[Baseline]) -> str:
     both = {name: compare(before.entries[name], timings[name], THRESHOLD) for name in timings if name in before.entries}
     new, gone = len(timings.keys() - both.keys()), len(before.entries.keys() - both.keys())
     verdicts = counted(each.verdict for each in both.values()) or "none"
-    head = f"{title}{len(both)} timings compared at {THRESHOLD:.0%}: {verdicts}; {new} new, {gone} gone.\n"
+    head = f"{title}{count(len(both), 'timing')} compared at {THRESHOLD:.0%}: {verdicts}; {new} new, {gone} gone.\n"
     changed = [(name, each) for name, each in both.items() if each.verdict in ("SLOWER", "FASTER")]
     if not changed:
         return head

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.report.numbers import count
 from pytest_flashinfer.report.results import standings
 from pytest_flashinfer.report.table import HEAD, cells_of
 
@@ -64,8 +65,7 @@ def rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 def _headline(tables: Mapping[str, Sequence[Standing]]) -> str:
     ran = [row for table in tables.values() for row in table if row.total]
     right = sum(not row.failures for row in ran)
-    word = "definition" if len(tables) == 1 else "definitions"
-    return f"## Kernels: {right} of {len(ran)} solutions right, {len(tables)} {word}\n\n"
+    return f"## Kernels: {right} of {count(len(ran), 'solution')} right, {count(len(tables), 'definition')}\n\n"
 
 
 def _failure_rows(tables: Mapping[str, Sequence[Standing]], results: Sequence[Result]) -> Iterator[str]:
@@ -117,6 +117,6 @@ def _fit(blocks: Sequence[str], room: int, what: str) -> str:
         room -= _size(block)
         if room < 0:
             left = len(blocks) - number
-            return "".join([*taken, f"\n{left} more {what}{'' if left == 1 else 's'} left out: the log has them.\n"])
+            return "".join([*taken, f"\n{count(left, f'more {what}')} left out: the log has them.\n"])
         taken.append(block)
     return "".join(taken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.faults import printable
+from pytest_flashinfer.report.numbers import times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +64,7 @@ def cells_of(row: Standing) -> tuple[str, ...]:
         printable(row.author),
         f"{sum(row.workloads.values())}/{len(row.workloads)}" if row.workloads else "-",
         duration(row.latency),
-        f"{speedup[0]:.2f}x ({speedup[1]:.2f}..{speedup[2]:.2f})" if speedup else "-",
+        f"{times(speedup[0])}x ({times(speedup[1])}..{times(speedup[2])})" if speedup else "-",
         f"{roofline:.0%}" if roofline is not None else "-",
         f"{row.bound_share:.0%}" if row.bound_share is not None else "-",
         ", ".join(f"{count} {status}" for status, count in sorted(row.failures.items())),

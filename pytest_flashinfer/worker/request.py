@@ -29,6 +29,7 @@ def build_request(definition: Definition, solution: Solution, device: str, folde
         "entry_function": solution.entry_function,
         "sources": [{"path": source.path, "content": source.content} for source in solution.sources],
         "destination_passing": solution.destination_passing,
+        "module": solution.module,
         "inputs": list(definition.inputs),
         "outputs": [name for name in definition.outputs if name not in inplace_of(definition)],
         "device": "cpu" if device == "cpu" else "cuda:0",

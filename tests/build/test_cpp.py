@@ -43,6 +43,7 @@ def request(sources, cache, *, language="cpp", entry="kernel.cpp"):
         "entry_function": "run",
         "sources": [{"path": path, "content": content} for path, content in sources.items()],
         "destination_passing": True,
+        "module": False,
         "inputs": ["x", "w"],
         "outputs": ["y"],
         "device": "cpu",

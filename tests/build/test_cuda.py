@@ -35,6 +35,7 @@ def request(source, cache):
         "entry_function": "run",
         "sources": [{"path": "kernel.cu", "content": source}],
         "destination_passing": True,
+        "module": False,
         "inputs": ["x", "w"],
         "outputs": ["y"],
         "device": "cuda:0",

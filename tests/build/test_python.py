@@ -17,6 +17,7 @@ def request(sources, *, entry="main.py", language="python"):
         "entry_function": "run",
         "sources": [{"path": path, "content": content} for path, content in sources.items()],
         "destination_passing": False,
+        "module": False,
         "inputs": ["x", "w"],
         "outputs": ["y"],
         "device": "cpu",
@@ -80,6 +81,26 @@ def test_a_folder_that_an_earlier_run_left_where_a_source_lies_is_removed(tmp_pa
 def test_a_missing_function_lists_those_found(tmp_path):
     with pytest.raises(BuildError, match=r"no function 'run'; functions found: rms, tile;"):
         load(request({"main.py": "from math import sqrt\ndef rms(x): ...\ndef tile(x): ...\n"}), tmp_path)
+
+
+@pytest.mark.parametrize(("alone", "hint"), [(False, "see entry_point"), (True, "name the one that solves it run")])
+def test_a_missing_function_says_where_another_is_named(tmp_path, alone, hint):
+    """A module has no entry point to name one in."""
+    with pytest.raises(BuildError, match=rf"functions found: rms; {hint}$"):
+        load({**request({"main.py": "def rms(x): ...\n"}), "module": alone}, tmp_path)
+
+
+@pytest.mark.parametrize("statement", ["import legacy", "from legacy import f", "from .legacy import f"])
+@pytest.mark.parametrize(
+    ("alone", "hint"),
+    [
+        (False, "install legacy or add its source"),
+        (True, "install legacy, or, if it is a file of yours, put both into a folder with a config.toml"),
+    ],
+)
+def test_what_is_missing_may_be_a_file_that_lies_beside_a_module(tmp_path, statement, alone, hint):
+    with pytest.raises(BuildError, match=rf"ModuleNotFoundError.* at main\.py:1; {hint}$"):
+        load({**request({"main.py": f"{statement}\n{BASE}"}), "module": alone}, tmp_path)
 
 
 def test_a_missing_entry_file_lists_the_sources(tmp_path):

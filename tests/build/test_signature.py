@@ -30,9 +30,9 @@ def test_case_09_destination_style_accepts(function):
     check_signature(function, INPUTS, OUTPUTS, destination_passing=True)
 
 
-def refuse(function, *, destination_passing):
+def refuse(function, *, destination_passing, module=False):
     with pytest.raises(BuildError) as caught:
-        check_signature(function, INPUTS, OUTPUTS, destination_passing=destination_passing)
+        check_signature(function, INPUTS, OUTPUTS, destination_passing=destination_passing, module=module)
     return str(caught.value)
 
 
@@ -56,6 +56,19 @@ def test_a_writer_under_returning_style_gets_the_opposite_hint():
 
     message = refuse(run, destination_passing=False)
     assert message == "run needs x, w; got x, w, y; set destination_passing_style=true to write into the outputs"
+
+
+def test_the_author_of_a_module_is_told_what_python_understands():
+    def returns(x, w): ...
+
+    def writes(x, w, y): ...
+
+    told = [
+        refuse(returns, destination_passing=True, module=True),
+        refuse(writes, destination_passing=False, module=True),
+    ]
+    assert told[0].endswith("; set destination_passing_style = False to return")
+    assert told[1].endswith("; set destination_passing_style = True to write into the outputs")
 
 
 def test_too_many_required_parameters():

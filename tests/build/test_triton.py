@@ -32,6 +32,7 @@ def request(function="run"):
         "entry_function": function,
         "sources": [{"path": "main.py", "content": KERNEL}],
         "destination_passing": True,
+        "module": False,
         "inputs": ["x", "w"],
         "outputs": ["y"],
         "device": "cpu",

@@ -74,8 +74,8 @@ def test_a_solution_of_two_files_is_no_module(tmp_path, capsys):
 @pytest.mark.parametrize("path", ["../out.py", "/etc/out.py"])
 def test_a_source_does_not_leave_the_folder_it_is_written_to(tmp_path, path, capsys):
     bad = samples.changed(SOLUTION, sources=[{"path": path, "content": "x = 1\n"}])
-    assert convert(samples.write(tmp_path / "bad.json", bad), tmp_path / "inner/folder") == 2
-    assert path in capsys.readouterr().err
+    assert convert(samples.write(tmp_path / "bad.json", bad), tmp_path / "inner/folder") == 1
+    assert path in capsys.readouterr().out
     assert not (tmp_path / "inner").exists()
 
 
@@ -105,11 +105,12 @@ def test_a_folder_is_converted_file_by_file(tmp_path, capsys):
     for form, document in FORMS.items():
         samples.write(tmp_path / f"in/ops/form{form}.json", document)
     samples.write(tmp_path / "in/other.json", {"a": 1})
-    (tmp_path / "in/broken.json").write_text("{")
+    (tmp_path / "in/broken.json").write_text('{"name": "x",')
     assert convert(tmp_path / "in", tmp_path / "out") == 1
     printed = capsys.readouterr().out
     assert "other.json: no known record: left out" in printed
-    assert "broken.json: not JSON: left out" in printed
+    assert f"{tmp_path / 'in/broken.json'}:1:13: not JSON: " in printed
+    assert not list((tmp_path / "out").glob("broken*"))
     assert len(list((tmp_path / "out/ops").glob("*.json"))) == len(FORMS)
 
 
@@ -132,6 +133,51 @@ def test_faults_are_told_and_nothing_is_written(tmp_path, capsys):
     assert not (tmp_path / "out.json").exists()
 
 
+KIT = """[solution]
+name = "kit"
+definition = "gemm"
+author = "me"
+
+[build]
+language = "python"
+entry_point = "mainn.py::run"
+destination_passing_style = false
+"""
+NO_RUN = 'definition = "gemm"\n\n\ndef go(a, b):\n    return a @ b.T\n'
+FAULTY = {
+    "norun.py": NO_RUN,
+    "kit/config.toml": KIT,
+    "plain.json": json.dumps(samples.changed(PLAIN, constraints=["m =< 3"])),
+    "gemm.jsonl": '{"definition": "gemm", "workload": {"uuid": "u", "axes": {"m": -3}, "inputs": {}}}\n{',
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_what_validate_calls_a_fault_is_not_converted(tmp_path, name, capsys):
+    """In a folder and by itself; each fault is told once, as `validate` tells it."""
+    source = tmp_path / "in" / name
+    source.parent.mkdir(parents=True)
+    source.write_text(FAULTY[name])
+    (source.parent / "main.py").write_text(NO_RUN if name == "kit/config.toml" else "")
+    assert main(["validate", str(tmp_path / "in")]) == 1
+    told = capsys.readouterr().out
+    assert convert(tmp_path / "in", tmp_path / "out") == 1
+    assert capsys.readouterr().out == told
+    single = source.parent if name == "kit/config.toml" else source
+    assert convert(single, tmp_path / "out" / f"one{'.jsonl' if name == 'gemm.jsonl' else '.json'}") == 1
+    assert capsys.readouterr().out == told
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plain_python_file_is_told_what_makes_it_a_solution(tmp_path, capsys):
+    source = samples.write(tmp_path / "legacy.py", "def gemm(a, b):\n    return a @ b.T\n")
+    assert convert(source, tmp_path / "legacy.json") == 1
+    wanted = "add that line, with the name of the definition that this solves, and name the function that solves it run"
+    assert capsys.readouterr().out == f'{source}:1: no module-level definition = "<name>": {wanted}\n'
+    source.write_text('definition = "gemm"\n\n\ndef run(a, b):\n    return a @ b.T\n')
+    assert convert(source, tmp_path / "legacy.json") == 0
+
+
 def test_the_place_has_to_fit_the_record(tmp_path, capsys):
     source = samples.write(tmp_path / "gemm.json", PLAIN)
     assert convert(source, tmp_path / "out.jsonl") == 2
@@ -141,7 +187,8 @@ def test_the_place_has_to_fit_the_record(tmp_path, capsys):
 
 def test_a_key_of_another_form_that_is_null_changes_nothing(tmp_path, capsys):
     reference = "def f_reference(x, w):\n    pass\n"
-    document = {**samples.BASE, "reference": reference, "check": "", "custom_inputs_entrypoint": None}
+    check = reference.replace("reference", "check")
+    document = {**samples.BASE, "reference": reference, "check": check, "custom_inputs_entrypoint": None}
     (tmp_path / "a.json").write_text(json.dumps(document))
     assert main(["convert", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
     assert "does not read back" not in capsys.readouterr().err

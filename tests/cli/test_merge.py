@@ -62,7 +62,7 @@ def test_against_a_baseline(tmp_path):
     out = tmp_path / "merged"
     assert merge(part(tmp_path / "1", "good"), part(tmp_path / "2", "new"), "-o", out, f"--baseline={before}") == 0
     text = (out / "summary.md").read_text()
-    assert "1 timings compared at 5%: 1 SLOWER; 1 new, 0 gone." in text
+    assert "1 timing compared at 5%: 1 SLOWER; 1 new, 0 gone." in text
     assert "| <code>good</code> | SLOWER | 1 ms | 2 ms | +100% |" in text
 
 
@@ -76,7 +76,7 @@ def test_the_verdicts_are_those_of_a_run_with_a_baseline(tmp_path, median, sprea
     now = part(tmp_path / "1", "good", median=median, spread=spread)
     assert merge(now, "-o", tmp_path / "merged", f"--baseline={before}") == 0
     text = (tmp_path / "merged/summary.md").read_text()
-    assert f"1 timings compared at 5%: 1 {verdict}; 0 new, 0 gone." in text
+    assert f"1 timing compared at 5%: 1 {verdict}; 0 new, 0 gone." in text
     assert ("| <code>good</code> |" in text.partition("### Against the baseline")[2].partition("###")[0]) == (
         verdict in ("SLOWER", "FASTER")
     )
@@ -121,6 +121,10 @@ def test_limit(tmp_path):
     ("spoil", "words"),
     [
         (lambda folder: (folder / "benchmark.json").write_text("{"), "benchmark.json: "),
+        (
+            lambda folder: (folder / "benchmark.json").write_text('{"a": 1}'),
+            "benchmark.json: not what --benchmark-json writes (in one of 1 part)",
+        ),
         (lambda folder: (folder / "kernels.xml").write_text("<a>"), "kernels.xml: "),
     ],
 )

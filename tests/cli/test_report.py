@@ -52,7 +52,7 @@ def report(*arguments):
 def test_what_lies_beside_the_traces_is_told_of(dataset, capsys):
     (dataset / "traces/product/gemm.jsonl").write_text(line() + line(uuid="w2", status="TIMEOUT"))
     assert report(dataset / "traces", "-o", dataset / "out/report.html") == 0
-    assert "report.html: 2 evaluations of 1 definitions, " in capsys.readouterr().out
+    assert "report.html: 2 evaluations of 1 definition, " in capsys.readouterr().out
     text = (dataset / "out/report.html").read_text()
     for words in ('data-op="product"', 'data-author="ann"', "1 of 2", "2.00\u00d7", "500 µs", "1 timeout"):
         assert words in text

@@ -131,7 +131,35 @@ def test_false_constraints(text):
 
 def test_case_04_message_has_the_constraint_and_both_values():
     text = parse("len_indptr == b + 1").explain({"len_indptr": 9, "b": 3})
-    assert text == "'len_indptr == b + 1' does not hold: left side is 9, right side is 4 (b=3, len_indptr=9)"
+    assert text == "'len_indptr == b + 1' does not hold for b = 3, len_indptr = 9, b + 1 = 4"
+    assert parse("b > 10").explain({"b": 4}) == "'b > 10' does not hold for b = 4"
+    assert parse("1 > 2").explain({}) == "'1 > 2' does not hold"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("tokens =< 8192", "tokens <= 8192"),
+        ("tokens => 1", "tokens >= 1"),
+        ("tokens = 3", "tokens == 3"),
+        ("a >= 1 && b <= 2", "a >= 1 and b <= 2"),
+        ("a > 1||b", "a > 1 or b"),
+        ("!(a == b)", "not (a == b)"),
+        ("a ≤ b", "a <= b"),
+        ("a ≠ 0 && b", "a != 0 and b"),
+    ],
+)
+def test_operators_of_other_languages_are_understood_as_a_slip(text, meant):
+    with pytest.raises(ConstraintError) as caught:
+        parse(text)
+    assert str(caught.value).endswith(f"; did you mean {meant!r}?")
+
+
+@pytest.mark.parametrize("text", ["n <", "a ! b", "(a == b", "a != b)", "a && (b"])
+def test_nothing_is_suggested_that_does_not_parse_either(text):
+    with pytest.raises(ConstraintError, match="does not parse") as caught:
+        parse(text)
+    assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ RULES = {
     ),
     "broken constraint": ({"constraints": ["n == h +"]}, "constraints[0]", "does not parse"),
     "unknown name in constraint": ({"constraints": ["n == q"]}, "constraints[0]", "unknown name 'q'"),
-    "false of constants": ({"constraints": ["n >= 1", "h == 9"]}, "constraints[1]", "left side is 8, right side is 9"),
+    "false of constants": ({"constraints": ["n >= 1", "h == 9"]}, "constraints[1]", "'h == 9' does not hold for h = 8"),
     "constant without value": ({"axes": {"n": {"type": "var"}, "h": {"type": "const"}}}, "axes.h", "needs a 'value'"),
     "circular": (
         {"axes": {**samples.BASE["axes"], "n": {"type": "expr", "expression": "n + 1"}}},

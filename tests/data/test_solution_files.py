@@ -267,8 +267,10 @@ def test_python_modules_that_are_wrong(tmp_path, text, message):
 
 
 def test_module_without_run(tmp_path):
-    loaded = load_solution(samples.write(tmp_path / "mine.py", 'definition = "d"\n'))
-    assert "no top-level function 'run'" in check_solution(loaded)[0].message
+    """It has no entry point to name another function in, and is not told of one."""
+    loaded = load_solution(samples.write(tmp_path / "mine.py", 'definition = "d"\ndef go(x): ...\n'))
+    wanted = "mine.py has no top-level function 'run' (there is: go); name the one that solves it run"
+    assert [(fault.line, fault.where, fault.message) for fault in check_solution(loaded)] == [(1, "", wanted)]
 
 
 def test_reading_a_module_runs_nothing(tmp_path):

@@ -242,7 +242,7 @@ def test_case_04_listed_workload_that_violates_a_constraint(tmp_path):
     }
     (loaded,) = load_workloads(samples.write_lines(tmp_path / "ragged_sum_h8.jsonl", line))
     (text,) = found(loaded, definition)
-    assert "constraint 'len_indptr == b + 1' does not hold: left side is 9, right side is 4" in text
+    assert "constraint 'len_indptr == b + 1' does not hold for b = 3, len_indptr = 9, b + 1 = 4" in text
     line["workload"]["axes"]["len_indptr"] = 4
     (loaded,) = load_workloads(samples.write_lines(tmp_path / "ragged_sum_h8.jsonl", line))
     assert found(loaded, definition) == []

@@ -257,7 +257,7 @@ def test_sparse_rows_end_in_minus_one():
 
 def test_indices_without_anything_to_point_at_are_a_conflict_and_no_crash():
     listed = Workload("w", {}, {name: InputSpec("random") for name in PAGED_DECODE.inputs})
-    with pytest.raises(AxisConflict, match=r"kv_indices < pages.*2 page indices against pages = 0") as caught:
+    with pytest.raises(AxisConflict, match=r"kv_indices < pages.*2 page indices and pages = 0") as caught:
         make_inputs(PAGED_DECODE, {**DECODE, "pages": 0, "num_kv_indices": 2}, Recipe(0), workload=listed)
     assert "\n" not in str(caught.value)
 

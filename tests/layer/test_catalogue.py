@@ -6,6 +6,7 @@ import pytest
 
 from pytest_flashinfer import omissions
 from pytest_flashinfer.catalogue import Catalogue
+from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.options import Options
 from tests.plugin.repository import RANDOM, Repository
 
@@ -102,14 +103,18 @@ def test_nothing_is_said_where_all_is_well(repository):
     assert said_of(repository.root, solutions=()) == []
 
 
-def test_solutions_of_unknown_definitions_are_said_once(repository):
+def test_solutions_of_unknown_definitions_are_said_once(repository, monkeypatch, capsys):
+    monkeypatch.chdir(repository.root)
     for number in range(9):
         repository.solve(f"v{number}", of="scale_ad_h8" if number == 8 else "nothing_like_it")
     [text] = said_of(repository.root)
     first, nearest, *_, last = text.splitlines()
     assert first == "solutions that are not run:"
     assert "did you mean 'scale_add_h8'" in nearest
-    assert last == "and 4 more"
+    command = "python -m pytest_flashinfer validate definitions solutions"
+    assert last == f"and 4 more: {command} names all"
+    assert main(command.split()[3:]) == 1
+    assert capsys.readouterr().out.count("unknown definition") == 9
 
 
 def test_workloads_that_belong_to_nothing_are_said_where_a_definition_has_none(repository):
@@ -117,7 +122,7 @@ def test_workloads_that_belong_to_nothing_are_said_where_a_definition_has_none(r
     file = next((repository.root / "workloads").rglob("*.jsonl"))
     file.rename(file.with_name("cases.jsonl"))
     [text] = said_of(repository.root)
-    assert text.startswith("1 definitions have no workloads, and 1 files belong to no definition")
+    assert text.startswith("no workloads for 1 definition, and no definition for 1 file, as ")
     assert "cases.jsonl: name a file after the definition, as scale_add_h8.jsonl" in text
 
 

@@ -126,7 +126,13 @@ def test_slower_is_said_before_a_low_speedup(baseline, reference, second):
     outcome = judged(120.0, baseline=baseline, min_speedup=("2",), reference=reference)
     assert outcome.status == "SLOWER"
     first, other = outcome.failed.splitlines()
-    assert first.startswith("SLOWER: 1.2e+08 us against 1e+08 us (+20.0%")
+    assert first.startswith("SLOWER: 120 s against 100 s (+20.0%")
     assert other.startswith(second)
     outcome = judged(100.0, baseline=baseline, min_speedup=("2",))
     assert (outcome.status, outcome.compared.verdict) == ("LOW_SPEEDUP", "SAME")
+
+
+def test_a_speedup_far_too_low_has_digits_and_times_have_units(baseline):
+    outcome = judged(0.2666, baseline=baseline, min_speedup=("1",), reference=1.12e-5)
+    low = outcome.failed.splitlines()[-1]
+    assert low == "LOW_SPEEDUP: 0.0000420x is below 1x (267 ms, the reference 11.2 us): measured twice"

@@ -121,6 +121,25 @@ def test_the_action_validates_without_running_what_lies_there(data):
     assert " -I -m pytest_flashinfer validate" in check
 
 
+@pytest.mark.parametrize(
+    ("named", "places", "words"),
+    [
+        ({}, (), []),
+        ({}, ("definitions",), ["definitions"]),
+        ({"FIB_DEFINITIONS": "mine"}, ("mine",), ["mine"]),
+        ({"FIB_DEFINITIONS": "mine"}, ("mine", "workloads"), ["mine", "workloads"]),
+        ({"FIB_WORKLOADS": "w"}, (), ["w"]),
+    ],
+)
+def test_of_the_folders_to_validate_those_that_nobody_names_may_be_missing(tmp_path, named, places, words):
+    for place in places:
+        (tmp_path / place).mkdir()
+    told = program(tmp_path, "told", '#!/bin/sh\nfor word; do echo "$word"; done\n')
+    given = {**GIVEN, "FIB_VALIDATE_ONLY": "true", "FIB_WORKLOADS": "", **named}
+    done = run(script("action.yml", "Check"), tmp_path, **given, FIB_PYTHON=told)
+    assert done.stdout.splitlines() == ["-I", "-m", "pytest_flashinfer", "validate", "my solutions", *words]
+
+
 PACKAGE = f'import sys; sys.path.insert(0, "{ROOT}"); from pytest_flashinfer.cli.main import main; sys.exit(main())'
 
 
@@ -168,7 +187,7 @@ def test_the_only_part_is_merged_as_well(tmp_path):
     part(tmp_path / "parts", "good")
     done = run(script(GPU, "Merge and compare"), tmp_path, GITHUB_STEP_SUMMARY=tmp_path / "step.md")
     assert done.returncode == 0, done.stderr
-    assert "1 of 1 solutions right" in (tmp_path / "step.md").read_text()
+    assert "1 of 1 solution right" in (tmp_path / "step.md").read_text()
 
 
 def test_parts_in_which_nothing_was_timed_are_told_of_and_leave_the_baseline(tmp_path):

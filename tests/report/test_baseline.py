@@ -116,7 +116,9 @@ def test_an_empty_file_may_be_the_one_that_is_being_written(tmp_path):
 def test_another_file_is_refused_in_one_line(tmp_path, content):
     with pytest.raises(BaselineError, match=r"run\.json is no JSON of pytest-benchmark") as caught:
         read(written(tmp_path, content))
+    assert str(caught.value).endswith("; --benchmark-json=FILE writes one")
     assert "\n" not in str(caught.value)
+    assert "Error" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there(tmp_path):

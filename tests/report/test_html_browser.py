@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_flashinfer.report.html import page
+from pytest_flashinfer.report.numbers import times
 
 from .pages import HOSTILE, hostile_report, plain_report
 
@@ -24,6 +26,7 @@ if CHROMIUM is None or DRIVER is None:
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/rows_at_once.trace.json"
+DOM = Path(page.__file__).parent / "static/dom.js"
 SWITCHES = (
     "--headless=new",
     "--no-sandbox",
@@ -134,6 +137,13 @@ def test_overview_and_definition(plain):
     assert drawn == [5, 2]  # four solutions and the roofline; speedups and failures
     plain.driver.back()
     plain.until("document.querySelector('#overview').classList.contains('current')")
+
+
+def test_ratios_are_written_as_in_tables(plain):
+    [function] = re.findall(r"^function times.*?^}", DOM.read_text(), re.DOTALL | re.MULTILINE)
+    ratios = [0, 3.75e-5, 0.0042, 0.5, 1.254]
+    plain.open()
+    assert plain.ask(f"{ratios}.map({function})") == [f"{times(ratio)}\u00d7" for ratio in ratios]
 
 
 def test_filters(plain):

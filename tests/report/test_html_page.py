@@ -66,6 +66,15 @@ def hostile(tmp_path_factory):
     return (folder / "report.html").read_text(errors="strict")
 
 
+def test_a_small_speedup_has_digits(tmp_path):
+    rows = Rows()
+    rows.add(Row("d", "slow", H100, "u", {"m": 4}, "PASSED", 1e-3, 0.0042, 1e-6), {})
+    page.write(tmp_path / "report.html", boards.make(rows, Told(), "slow"))
+    text = (tmp_path / "report.html").read_text()
+    assert text.count(">0.0042\u00d7<") == 2
+    assert ">0.0042 … 0.0042<" in text
+
+
 def test_nothing_comes_from_elsewhere(plain):
     for tag, attributes in Tags(plain).tags:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form" if "action" in attributes else "")

@@ -82,7 +82,7 @@ def test_a_large_run_fits_and_says_what_is_left_out():
     text = markdown.summary(results)
     assert len(text.encode()) <= markdown.LIMIT < 1 << 20
     assert len(re.findall(r"more (wrong solution|failure's text|table)s left out", text)) >= 1
-    assert "Kernels: 0 of 3000 solutions right" in text
+    assert "Kernels: 0 of 3,000 solutions right" in text
 
 
 @given(st.integers(0, 5000))

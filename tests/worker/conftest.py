@@ -40,6 +40,7 @@ class Lab:
             "entry_function": "run",
             "sources": [{"path": "main.py", "content": textwrap.dedent(source)}],
             "destination_passing": destination,
+            "module": False,
             "inputs": list(inputs),
             "outputs": list(outputs),
             "device": "cpu" if self.device == "cpu" else "cuda:0",

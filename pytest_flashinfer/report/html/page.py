@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pytest_flashinfer.report.html.payload import Texts, numbers, packed
+from pytest_flashinfer.report.numbers import times
 from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["duration"] = lambda seconds: duration(seconds).replace("us", "µs")
+    made.filters["times"] = times
     made.filters["axes"] = axes
     made.filters["breakable"] = breakable
     made.filters["quoted"] = lambda name: quote(name, safe="", errors="replace")

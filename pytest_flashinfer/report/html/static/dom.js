@@ -33,7 +33,11 @@ function time(us) {
   return `${shown >= 1000 ? shown.toFixed(0) : Number(shown.toPrecision(3))} ${unit}`;
 }
 
-const times = (ratio) => (ratio === null || ratio === undefined ? "–" : `${ratio.toFixed(2)}×`);
+function times(ratio) {
+  if (ratio === null || ratio === undefined) return "–";
+  const places = ratio > 0 ? 1 - Math.floor(Math.log10(ratio)) : 2; // a small one has two digits all the same
+  return `${ratio.toFixed(Math.min(100, Math.max(2, places)))}×`;
+}
 const counted = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 const shorter = (text, limit) => (text.length > limit ? `${text.slice(0, limit - 1)}…` : text);
 const breakable = (name) => name.split("_").flatMap((part, at) => (at ? ["_", h("wbr"), part] : [part]));
