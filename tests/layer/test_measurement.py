@@ -312,7 +312,7 @@ def test_what_cannot_be_told_from_the_reference_is_measured_again(session, cases
     assert len(found._measured.durations) == 50
     assert times == 5
     assert kernel.ended == reference.ended == [3, 4], "where a process has its memory makes it faster or slower"
-    assert cases.attempts == [number // 2 for number in range(10)], "contents of its own each time, and the reference has the same"
+    assert cases.attempts == [number // 2 for number in range(10)], "contents of its own each time, for both"
     assert found._facts(cases, WORKLOAD)["speedup"] == pytest.approx(1, rel=0.06)
 
 
