@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
 DRAWS = {"cpu": 4, "cuda": 8}  # more calls of a sampler on the same contents
+QUICK_BYTES, QUICK_DRAWS = 1 << 18, 16  # as many on cases up to this size, whose calls take hardly any time
 _WAYS = 4  # one case in so many has index tensors of other lengths where one call only has other ones
 LARGEST_BYTES = 1 << 30  # the inputs of cases above this size are held twice and no more
 
@@ -79,7 +80,9 @@ class Cases:
         return _lent(next((other for other in found if other is not None), None) or self._alike(first), first)
 
     def _draws(self, first: Case) -> list[Case]:
-        return [first] * (self.draws if self.definition.op_type == "sampling" else 0)
+        if self.definition.op_type != "sampling":
+            return []
+        return [first] * (max(self.draws, QUICK_DRAWS) if first.nbytes <= QUICK_BYTES else self.draws)
 
     def timed(self, workload: Workload, rounds: int, attempt: int = 0) -> Iterator[Case]:
         """Yield `rounds` cases, each with contents not seen before, nor in another attempt at the measurement.
