@@ -11,6 +11,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
+from pytest_flashinfer.inputs.scalars import caps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
 _TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
+_BY_SIZE: Final = frozenset({"large", "opposed", "negative"})
 _ROW: Final = 300  # elements of a row that is more than one block
 
 
@@ -67,7 +69,8 @@ def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
     for wish, changes in wishes:
         if len(cases) >= limit:
             break
-        mixed = {"scalars": _mixed(grid, len(cases)), **changes}
+        scalars = changes.get("scalars", _mixed(grid, len(cases), changes.get("family")))
+        mixed = {**changes, "scalars": {**grid.usual, **scalars}}
         case = _case(grid, wish, mixed, (seed + len(cases)) % SEEDS, room)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
@@ -82,12 +85,16 @@ def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed:
     return (axes, recipe) if grid.fits(axes, room) else None
 
 
-def _mixed(grid: Grid, number: int) -> dict[str, Scalar]:
-    """Return values of scalars for a case: after the first ones many are not the usual, in all combinations."""
+def _mixed(grid: Grid, number: int, family: str | None) -> dict[str, Scalar]:
+    """Return values of scalars for a case: after the first ones many are not the usual, in all combinations.
+
+    Those that cap what is large stay the usual ones in families that tell something by large values.
+    """
     rng = Random(number)  # noqa: S311 - not for secrets
     drawn = {name: (rng.random(), rng.choice(values)) for name, values in grid.scalars.items()}
     odds = 0.0 if number < _PLAIN else _UNUSUAL
-    return {name: value for name, (chance, value) in drawn.items() if chance < odds / (1 + isinstance(value, float))}
+    return {name: value for name, (chance, value) in drawn.items() if chance < odds / (1 + isinstance(value, float))
+            and not (family in _BY_SIZE and caps(name))}  # fmt: skip
 
 
 def _fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:
