@@ -193,3 +193,10 @@ def test_nor_of_integers_that_shapes_have_to_fit():
 def test_where_few_cases_are_tried_a_value_of_its_own_is_among_them():
     definition = branching("return x if knob == 0.0 else x * knob")
     assert 0.0 in [recipe.scalars.get("knob") for _, recipe in edge_cases(definition)[:10]]
+
+
+def test_terms_are_left_out_and_negated_and_scales_are_not():
+    drawn = grid_of(scaled(alpha="float32", scale_factor="float32", eps="float32")).scalars
+    assert {0.0, -1.0} <= set(drawn["alpha"])
+    assert min(*drawn["scale_factor"], *drawn["eps"]) > 0
+    assert -1.0 not in grid_of(scaled("beta >= 0", beta="float32")).scalars["beta"]
