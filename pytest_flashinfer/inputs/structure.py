@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank", "all_padded"})
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
-_OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform",), "token_ids": ("few_ids",)}
+_OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform", "blank"), "token_ids": ("few_ids",)}
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
 
 

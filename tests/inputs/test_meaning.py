@@ -399,6 +399,30 @@ def test_a_mask_of_bits_uses_all_of_them():
     assert bool((seen == -1).any())  # all are allowed
 
 
+@pytest.mark.parametrize(("words", "dtype", "width"), [(5, "int32", 32), (3, "int64", 64), (1, "int32", 32)])
+def test_words_of_a_mask_are_full_and_empty_and_rows_have_one_bit_at_any_place(words, dtype, width):
+    masks = define("masks", axes(n=None, words=words), {"x": tensor("n words"), "bitmask": tensor("n words", dtype)},
+                   {"y": tensor("n words")}, NOTHING)  # fmt: skip
+    sizes = {"n": 40, "words": words}
+    drawn = torch.cat([make_inputs(masks, sizes, Recipe(seed))["bitmask"] for seed in range(20)]).long()
+    assert bool(drawn.ne(0).any(dim=1).all()), "each row has a bit"
+    mixed = drawn[drawn.eq(-1).any(dim=1) & drawn.ne(-1).any(dim=1)]
+    assert words == 1 or (len(mixed) and bool(drawn.eq(0).any()))
+    ones = (drawn.unsqueeze(-1) >> torch.arange(width)).bitwise_and(1).view(len(drawn), -1)
+    places = ones[ones.sum(dim=1) == 1].argmax(dim=1)
+    assert words == 1 or set(places.tolist()) >= {1, width - 1, width * (words - 1)}
+    assert max(places.tolist(), default=0) <= width * (words - 1), "what is behind the end may be anything"
+    blank = make_inputs(masks, sizes, Recipe(0, structure="blank"))["bitmask"]
+    assert blank.eq(0).all(dim=1).tolist() == [True, False] * 20
+
+
+def test_words_of_rows_that_nobody_knows_keep_a_bit_each():
+    packed = define("packed", axes(words=None), {"x": tensor("words"), "packed_mask": tensor("words", "uint8")},
+                    {"y": tensor("words")}, NOTHING)  # fmt: skip
+    drawn = make_inputs(packed, {"words": 200}, Recipe(0))["packed_mask"]
+    assert bool(drawn.bitwise_and(1).all())
+
+
 @pytest.mark.parametrize(
     ("lengths", "least", "none", "result"),
     [
