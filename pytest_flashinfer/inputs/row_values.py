@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from pytest_flashinfer.inputs import indices, unused
+from pytest_flashinfer.inputs.alike import ids_alike
 from pytest_flashinfer.inputs.bits import bits
 from pytest_flashinfer.inputs.row_roles import block_size, start_of
 
@@ -84,7 +85,7 @@ def positions(setting: Setting, name: str, found: Sequences, device: torch.devic
         starts = [max(0, kv - n) for kv, n in zip(found.kv, lengths, strict=True)]
         places = [start + i for start, n in zip(starts, lengths, strict=True) for i in range(n)]
         return torch.tensor(places, dtype=torch.int64)
-    return indices.uniform_ids(setting, name, limit, device)
+    return ids_alike(setting, name, limit, device)
 
 
 def _order(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs import indices, unused
+from pytest_flashinfer.inputs.alike import are_few, ids_alike
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
 from pytest_flashinfer.inputs.longest import longest_scalars
@@ -166,7 +167,8 @@ def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torc
         return content_bytes(kind, storage_shape(shape, dtype), torch_dtype(dtype), generator, *setting.limits(name))
     if kind == "seed":
         return torch.randint(1 << 31, shape, generator=generator, device=device)
-    return indices.uniform_ids(setting, name, limit, device)
+    draw = ids_alike if kind == "index" and are_few(setting, name) else indices.uniform_ids
+    return draw(setting, name, limit, device)
 
 
 _OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]] = {

@@ -458,3 +458,29 @@ def test_lengths_keep_to_the_longest_that_a_workload_states():
         inputs = make_inputs(definition, sizes, Recipe(seed), workload=Workload("w", sizes, specs))
         assert inputs["max_seq_len"] == 5
         assert max(inputs["seq_lens"].tolist()) <= 5
+
+
+@pytest.mark.parametrize("name", ["positions", "picked"])
+def test_a_few_rows_of_ids_are_alike_or_count_up(name):
+    definition = define("few", axes(three=3, n=None, rows=None, h=8),
+                        {"x": tensor("n h"), name: tensor("three n", "int32"), "cos_cache": tensor("rows h")},
+                        {"y": tensor("n h")}, NOTHING, f"({name} >= 0).all()", f"({name} < rows).all()")  # fmt: skip
+    sizes = {"three": 3, "n": 7, "rows": 30, "h": 8}
+    drawn = [make_inputs(definition, sizes, Recipe(seed))[name] for seed in range(80)]
+    equal = {(a, b) for ids in drawn for a, b in ((0, 1), (0, 2), (1, 2)) if torch.equal(ids[a], ids[b])
+             and not bool((ids == ids[:1]).all())}  # fmt: skip
+    assert equal == {(0, 1), (0, 2), (1, 2)}
+    up = [ids.eq(torch.arange(7)).all(dim=1).sum().item() for ids in drawn]
+    assert {0, 1, 3} <= set(up)
+    assert any(bool((ids == ids[:1]).all()) and not count for ids, count in zip(drawn, up, strict=True))
+    assert any(ids[0, :3].tolist() == [0, 1, 2] and ids[0, -1] != 6 for ids in drawn)
+
+
+def test_positions_of_rows_count_up_now_and_then_where_the_table_has_as_many():
+    inputs = {"x": tensor("n h"), "positions": tensor("n", "int32"), "cos_sin_cache": tensor("rows h")}
+    definition = define("turned", axes(n=None, rows=None, h=8), inputs, {"y": tensor("n h")}, NOTHING)
+    for rows, ways in ((30, {True, False}), (5, {False})):
+        sizes = {"n": 9, "rows": rows, "h": 8}
+        drawn = [make_inputs(definition, sizes, Recipe(seed))["positions"] for seed in range(40)]
+        assert {torch.equal(ids, torch.arange(9, dtype=ids.dtype)) for ids in drawn} == ways
+        assert max(int(ids.max()) for ids in drawn) == rows - 1
