@@ -12,6 +12,7 @@ from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
 from pytest_flashinfer.inputs.scalars import caps
+from pytest_flashinfer.inputs.scores import rising_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
 _TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
-_BY_SIZE: Final = frozenset({"large", "opposed", "negative"})
+_BY_SIZE: Final = frozenset({"large", "opposed", "far_below", "negative"})
 _ROW: Final = 300  # elements of a row that is more than one block
 
 
@@ -116,7 +117,8 @@ def _wishes(grid: Grid, layouts: Sequence[Layout]) -> Iterator[_Wish]:
     yield from _first(grid)
     yield from islice(single, 1)
     yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
-    yield from _woven(_structures(grid), _scalars(grid), _families(grid), _sizes(grid, SIZES), _absent(grid), single)
+    values = chain(rising_cases(grid), _families(grid))
+    yield from _woven(_structures(grid), _scalars(grid), values, _sizes(grid, SIZES), _absent(grid), single)
     yield from _sizes(grid, _square(grid))
     yield from _woven(_long(grid), _families_again(grid), _sizes(grid, _past_listed(grid)))
     yield from _sizes(grid, MORE_SIZES)
@@ -168,7 +170,9 @@ def _structures(grid: Grid) -> Iterator[_Wish]:
 
 def _families(grid: Grid) -> Iterator[_Wish]:
     tried = _first_families(grid)
-    return ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
+    if "zero_rows" in grid.families:
+        yield grid.ones, {"family": "zero_rows"}
+    yield from ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
 
 
 def _scalars(grid: Grid) -> Iterator[_Wish]:
