@@ -53,7 +53,7 @@ def _masks_low(reference: str) -> bool:
 
 def suit(x: torch.Tensor, name: str, family: str) -> None:
     """Have what a family of scores filled `x` with be opposed to queries, or rise, where it is none of these itself."""
-    wide, query = x.to(torch.float32), _QUERY.match(name) is not None
+    wide, query = x if x.dtype == torch.float64 else x.float(), _QUERY.match(name) is not None
     if family == "rising" and query:
         wide.clamp_(-0.5, 0.5).add_(0.5)
     elif family == "rising":

@@ -299,7 +299,7 @@ def test_scores_stay_above_what_a_reference_masks_with(mask, low):
     assert ("far_below" in offered, "opposed" in offered) == (not low, True)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn", "float64"])
 def test_scores_rise_along_the_keys_by_more_than_exponentials_span(dtype):
     shape = {"q": tensor("b n heads d", dtype), "k": tensor("b m heads d", dtype)}
     definition = define("rise", axes(b=None, n=None, m=None, heads=2, d=64), shape, {"y": tensor("b n heads d")}, """
