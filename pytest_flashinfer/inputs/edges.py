@@ -11,6 +11,8 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
+from pytest_flashinfer.inputs.scalars import caps
+from pytest_flashinfer.inputs.scores import rising_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +41,7 @@ _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
 _TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
+_BY_SIZE: Final = frozenset({"large", "opposed", "far_below", "negative"})
 _ROW: Final = 300  # elements of a row that is more than one block
 
 
@@ -67,7 +70,8 @@ def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
     for wish, changes in wishes:
         if len(cases) >= limit:
             break
-        mixed = {"scalars": _mixed(grid, len(cases)), **changes}
+        scalars = changes.get("scalars", _mixed(grid, len(cases), changes.get("family")))
+        mixed = {**changes, "scalars": {**grid.usual, **scalars}}
         case = _case(grid, wish, mixed, (seed + len(cases)) % SEEDS, room)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
@@ -82,12 +86,16 @@ def _case(grid: Grid, wish: Mapping[str, int], changes: Mapping[str, Any], seed:
     return (axes, recipe) if grid.fits(axes, room) else None
 
 
-def _mixed(grid: Grid, number: int) -> dict[str, Scalar]:
-    """Return values of scalars for a case: after the first ones many are not the usual, in all combinations."""
+def _mixed(grid: Grid, number: int, family: str | None) -> dict[str, Scalar]:
+    """Return values of scalars for a case: after the first ones many are not the usual, in all combinations.
+
+    Those that cap what is large stay the usual ones in families that tell something by large values.
+    """
     rng = Random(number)  # noqa: S311 - not for secrets
     drawn = {name: (rng.random(), rng.choice(values)) for name, values in grid.scalars.items()}
     odds = 0.0 if number < _PLAIN else _UNUSUAL
-    return {name: value for name, (chance, value) in drawn.items() if chance < odds / (1 + isinstance(value, float))}
+    return {name: value for name, (chance, value) in drawn.items() if chance < odds / (1 + isinstance(value, float))
+            and not (family in _BY_SIZE and caps(name))}  # fmt: skip
 
 
 def _fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:
@@ -109,7 +117,8 @@ def _wishes(grid: Grid, layouts: Sequence[Layout]) -> Iterator[_Wish]:
     yield from _first(grid)
     yield from islice(single, 1)
     yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
-    yield from _woven(_structures(grid), _scalars(grid), _families(grid), _sizes(grid, SIZES), _absent(grid), single)
+    values = chain(rising_cases(grid), _families(grid))
+    yield from _woven(_structures(grid), _scalars(grid), values, _sizes(grid, SIZES), _absent(grid), single)
     yield from _sizes(grid, _square(grid))
     yield from _woven(_long(grid), _families_again(grid), _sizes(grid, _past_listed(grid)))
     yield from _sizes(grid, MORE_SIZES)
@@ -161,7 +170,9 @@ def _structures(grid: Grid) -> Iterator[_Wish]:
 
 def _families(grid: Grid) -> Iterator[_Wish]:
     tried = _first_families(grid)
-    return ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
+    if "zero_rows" in grid.families:
+        yield grid.ones, {"family": "zero_rows"}
+    yield from ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
 
 
 def _scalars(grid: Grid) -> Iterator[_Wish]:

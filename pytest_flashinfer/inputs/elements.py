@@ -18,7 +18,7 @@ from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.data.vocabulary import MODULES
 from pytest_flashinfer.inputs.dtypes import is_float, largest
 from pytest_flashinfer.inputs.float_roles import ROTARY
-from pytest_flashinfer.inputs.hints import demanded
+from pytest_flashinfer.inputs.hints import constant, demanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -40,7 +40,7 @@ _CALLS: Final[dict[str, frozenset[type[ast.cmpop]]]] = {  # by which comparisons
 _MIRRORED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE}
 _NO_VALUES: Final = frozenset({"device", "dtype", "shape", "ndim"})
 # Integers that nothing else is drawn from, and floats but for rows and tables that have a meaning as a whole.
-_INTEGERS: Final = frozenset({"index", "token_ids", "top_k"})
+_INTEGERS: Final = frozenset({"index", "token_ids", "top_k", "mask"})
 _WHOLE: Final = ROTARY | {"unit", "probs", "zeros"}
 
 
@@ -58,7 +58,13 @@ class Limit:
 def limits_of(contract: Contract) -> tuple[Limit, ...]:
     """Return what the constraints of a definition demand of each element of its tensors."""
     rules = contract.reading.data
-    return tuple(limit for rule in rules for sides in demanded(rule.tree) for limit in _limits(*sides))
+    every = (limit for rule in rules for sides in demanded(rule.tree) for limit in _limits(*sides))
+    return tuple(limit for limit in every if constant(limit.value) is not True or _is_bool(contract, limit.name))
+
+
+def _is_bool(contract: Contract, name: str) -> bool:
+    """Whether true is one value: of numbers it is all but 0."""
+    return contract.definition.inputs[name].dtype == "bool" if name in contract.definition.inputs else False
 
 
 def _limits(left: ast.expr, op: type[ast.cmpop], value: ast.expr) -> Iterator[Limit]:
@@ -128,7 +134,7 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
     """
     kept = env[limits[0].name]
     narrow = kept.is_floating_point() and kept.itemsize < 4  # noqa: PLR2004 - of float32
-    x = kept.float() if narrow else kept
+    x = kept.float() if narrow else kept.to(torch.uint8) if kept.dtype is torch.bool else kept
     box = _Box.of(x)
     # A constraint may read them as they are, with its bounds rounded to their dtype (torch compares none of 8 bits), or
     # as numbers of Python.
@@ -146,7 +152,7 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
         else:
             low, high = _inside(low, high, kept.dtype) if inside else (low, high)
             part[bad] = _fold_floats(part[bad], low, high, largest(kept.dtype))
-    if narrow:
+    if x is not kept:
         kept.copy_(x)
     return True
 

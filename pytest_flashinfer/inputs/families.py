@@ -12,6 +12,7 @@ import torch
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 
 _CHUNK: Final = 1 << 24  # elements that are made at a time where more memory than their own is needed
+_RISE: Final = 128.0  # of a row: no exponential of its end less its beginning is finite in float32
 _ULP16: Final = {torch.float32: -14, torch.float16: -9, torch.bfloat16: -6, torch.float64: -14}
 
 
@@ -74,6 +75,11 @@ def _opposed(x: torch.Tensor, draw: Draw) -> None:
     _scale_rows(x, draw, 0, 4)
 
 
+def _rising(x: torch.Tensor, draw: Draw) -> None:
+    """Make rows that rise by more than exponentials in float32 span: what was the maximum at first is none later."""
+    x.normal_(generator=draw.own).mul_(0.25).add_(torch.linspace(0, _RISE, x.shape[1], device=x.device).to(x.dtype))
+
+
 def _positive(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own).abs_().add_(0.25)
     _scale_rows(x, draw, -1, 3)
@@ -103,7 +109,8 @@ def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
 
 def _zero_rows(x: torch.Tensor, draw: Draw) -> None:
     _normal(x, draw)
-    zero = _uniform(x, 0, 1, draw.rows) < 0.5  # noqa: PLR2004 - half of the rows
+    every = bool(_uniform(x[:1], 0, 1, draw.rows) < 0.25)  # noqa: PLR2004 - in some draws there is nothing else
+    zero = _uniform(x, 0, 1, draw.rows) < (1.0 if every else 0.5)
     zero[:1] = True
     x.masked_fill_(zero, 0)
 
@@ -194,6 +201,8 @@ FAMILIES: Final[dict[str, Fill]] = {
     "positive": _positive,
     "negative": _negative,
     "opposed": _opposed,
+    "far_below": _opposed,
+    "rising": _rising,
     "sparse": _sparse,
     "tiny": _tiny,
     "large": _large,

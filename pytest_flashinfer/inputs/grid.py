@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs import along
 from pytest_flashinfer.inputs.axes import shape_of
-from pytest_flashinfer.inputs.choice import others
 from pytest_flashinfer.inputs.contract import Contract, contract_of
-from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.listed import usual_and_others
 from pytest_flashinfer.inputs.plan import Plan, plan_of, total_axis
 from pytest_flashinfer.inputs.settle import settle
 from pytest_flashinfer.inputs.structure import structures
@@ -71,19 +70,16 @@ class Grid:
     @cached_property
     def scalars(self) -> dict[str, tuple[Scalar, ...]]:
         """Other values of scalar inputs, for those that have some; what workloads list is among them."""
-        env = dict(self.contract.constants)
-        specs = self.contract.definition.inputs
-        names = [name for name, trees in self.contract.dims.items() if not trees and name in specs]
-        return {name: values for name in names if (values := others(self.contract, name, env, self._stated(name)))}
+        return self._scalars[1]
 
-    def _stated(self, name: str) -> tuple[Scalar, ...]:
-        """Return the values of a scalar that workloads list; an integer only if it does not follow from their sizes."""
-        listed = [each for each in self.listed if name in each]
-        values = tuple(dict.fromkeys(each[name] for each in listed))
-        if not is_integer(self.contract.definition.inputs[name].dtype):
-            return values
-        sizes = {tuple(each.get(axis) for axis in self.contract.axis_names) for each in listed}
-        return values if len(values) == 1 < len(sizes) else ()
+    @cached_property
+    def usual(self) -> dict[str, Scalar]:
+        """What most workloads list, for the scalars that would take another value by themselves."""
+        return self._scalars[0]
+
+    @cached_property
+    def _scalars(self) -> tuple[dict[str, Scalar], dict[str, tuple[Scalar, ...]]]:
+        return usual_and_others(self.contract, self.listed)
 
     @cached_property
     def base(self) -> dict[str, int]:

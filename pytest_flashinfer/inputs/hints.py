@@ -61,10 +61,15 @@ def comparisons(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast
 
 
 def demanded(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
-    """Yield the comparisons that have to hold, all of them and for every element, as `comparisons` does."""
+    """Yield the comparisons that have to hold, all of them and for every element, as `comparisons` does.
+
+    A tensor or a part of it that stands alone has to be true.
+    """
     node = _strip(tree)
     if isinstance(node, ast.Compare):
         yield from _both_ways(node)
+    elif isinstance(node, ast.Name | ast.Subscript):
+        yield node, ast.Eq, ast.Constant(value=True)
     for part in _parts(node, ast.And, ast.BitAnd):
         yield from demanded(part)
 

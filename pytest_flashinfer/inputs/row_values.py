@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from pytest_flashinfer.inputs import indices, unused
+from pytest_flashinfer.inputs.alike import ids_alike
+from pytest_flashinfer.inputs.bits import bits
 from pytest_flashinfer.inputs.row_roles import block_size, start_of
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ def positions(setting: Setting, name: str, found: Sequences, device: torch.devic
         starts = [max(0, kv - n) for kv, n in zip(found.kv, lengths, strict=True)]
         places = [start + i for start, n in zip(starts, lengths, strict=True) for i in range(n)]
         return torch.tensor(places, dtype=torch.int64)
-    return indices.uniform_ids(setting, name, limit, device)
+    return ids_alike(setting, name, limit, device)
 
 
 def _order(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
@@ -184,18 +186,6 @@ def _blocks(setting: Setting, name: str, found: Sequences, device: torch.device)
     return out
 
 
-def _bits(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
-    """Return integers whose bits are set or not at random; all are where the structure is `uniform`."""
-    del found
-    dtype = setting.contract.dtype(name)
-    ends = torch.iinfo(getattr(torch, dtype))
-    generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
-    if setting.structure == "uniform":
-        full = -1 if ends.min < 0 else ends.max
-        return torch.full(setting.shape(name), full, dtype=torch.int64, device=device)
-    return torch.randint(ends.min, ends.max, setting.shape(name), generator=generator, device=device) | 1
-
-
 OF_ROWS: Final[dict[str, Callable[[Setting, str, Sequences, torch.device], torch.Tensor]]] = {
     "batch_ids": batch_ids,
     "positions": positions,
@@ -204,5 +194,5 @@ OF_ROWS: Final[dict[str, Callable[[Setting, str, Sequences, torch.device], torch
     "ends": _ends,
     "starts": _starts,
     "blocks": _blocks,
-    "bits": _bits,
+    "bits": bits,
 }

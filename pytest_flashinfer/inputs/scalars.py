@@ -11,6 +11,7 @@ from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, canonical, is_float
 from pytest_flashinfer.inputs.equation import size, whole
 from pytest_flashinfer.inputs.hints import constant
+from pytest_flashinfer.inputs.special import special
 from pytest_flashinfer.inputs.subject import NAMES, find_axis
 from pytest_flashinfer.inputs.told import modes
 
@@ -37,8 +38,10 @@ _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"limit|clamp|clip", 7.0, (1.0,)),
     (r"threshold|^p$", 0.5, (0.25,)),
     (r"routed_scal|scaling_factor", 1.0, (2.5, 0.375)),
+    (r"(^|_)(alpha|beta|coef\w*)(_|$)", 1.0, (0.5, 0.0, 1.75, -1.0)),  # terms that a kernel may leave out
     (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75)),
 )
+_CAPS: Final = re.compile(r"soft_?cap|limit|clamp|clip", re.IGNORECASE)
 _INTS: Final[tuple[tuple[str, int], ...]] = (
     (r"window_left|window_size", -1),
     (r"pad_(slot_)?id", -1),
@@ -84,7 +87,8 @@ def by_name(contract: Contract, name: str, value: Scalar | None, env: Mapping[st
     if isinstance(value, float) and is_float(spec.dtype):
         if _ATTENTION.search(name):
             return (value * 0.375, value * 2.5)
-        return next((more for pattern, _, more in _FLOATS if re.search(pattern, name, re.IGNORECASE)), (0.5, 2.0))
+        named = ((first, *more) for pattern, first, more in _FLOATS if re.search(pattern, name, re.IGNORECASE))
+        return next(named, (1.0, 0.5, 2.0))
     return _other_ints(contract, name, env) if isinstance(value, int) else ()
 
 
@@ -117,7 +121,15 @@ def _usual_float(contract: Contract, name: str, spec: TensorSpec, env: Mapping[s
     )
     if found:
         return float(found[1])
-    return next((value for pattern, value, _ in _FLOATS if re.search(pattern, name, re.IGNORECASE)), 1.0)
+    named = next((value for pattern, value, _ in _FLOATS if re.search(pattern, name, re.IGNORECASE)), 1.0)
+    # A cap hides what is too large: where the contract knows none at all, that is the usual one.
+    without = (float(value) for value in special(contract, name, named) if caps(name) and value <= 0)
+    return next(without, named)
+
+
+def caps(name: str) -> bool:
+    """Whether a scalar of this name keeps values from becoming large."""
+    return _CAPS.search(name) is not None
 
 
 def _softmax_scale(contract: Contract, description: str, env: Mapping[str, Any]) -> float:

@@ -68,7 +68,7 @@ def recipe_strategy(
         structure=st.sampled_from(grid.structures),
         absent=st.frozensets(st.sampled_from(grid.optional)) if grid.optional else st.just(frozenset()),
         layout=st.sampled_from(tuple(layouts)),
-        scalars=scalars,
+        scalars=scalars.map(lambda drawn: {**grid.usual, **drawn}),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs import indices, unused
+from pytest_flashinfer.inputs.alike import are_few, ids_alike
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
 from pytest_flashinfer.inputs.longest import longest_scalars
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank", "all_padded"})
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
-_OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform",), "token_ids": ("few_ids",)}
+_OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform", "blank"), "token_ids": ("few_ids",)}
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
 
 
@@ -166,7 +167,8 @@ def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torc
         return content_bytes(kind, storage_shape(shape, dtype), torch_dtype(dtype), generator, *setting.limits(name))
     if kind == "seed":
         return torch.randint(1 << 31, shape, generator=generator, device=device)
-    return indices.uniform_ids(setting, name, limit, device)
+    draw = ids_alike if kind == "index" and are_few(setting, name) else indices.uniform_ids
+    return draw(setting, name, limit, device)
 
 
 _OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]] = {

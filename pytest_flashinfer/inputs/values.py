@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import families
+from pytest_flashinfer.inputs import families, scores
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE, ROTARY
 
@@ -27,7 +27,6 @@ _BASES: Final = (3.0, 6.0)  # log10 of the least and the greatest
 _USUAL: Final = 0.25  # how often it is the usual one
 _FARTHEST: Final = 1024  # position, of a table of one position
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
-_QUERY: Final = re.compile(r"q(_|$)|quer(y|ies)", re.IGNORECASE)
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
 
@@ -64,17 +63,15 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     if any(role.kind == "mask" for role in plan.roles.values()):
         text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
     spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and not_finite(plan)}
-    left_out = families.SPECIAL - spoken
-    if not any(role.kind in FREE and _QUERY.match(name) for name, role in plan.roles.items()):
-        left_out |= {"opposed"}
+    left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
     return tuple(name for name in families.FAMILIES if name not in left_out)
 
 
 def not_finite(plan: Plan) -> set[str]:
     """Return the inputs that families put NaN and infinities into: scores, or the only input that is free."""
     free = {name for name, role in plan.roles.items() if role.kind in FREE}
-    scores = {name for name in free if re.search(r"logits|scores?$|lse|^s(_\w)?$|energ", name)}
-    return scores or (free if len(free) == 1 else set())
+    named = {name for name in free if re.search(r"logits|scores?$|lse|^s(_\w)?$|energ", name)}
+    return named or (free if len(free) == 1 else set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +155,8 @@ def _free(x: torch.Tensor, kind: str, family: str, source: Source, name: str) ->
         _probabilities(x, family, source, name)
         return
     families.fill(x, family, source.own(name), source.rows())
-    if family == "opposed" and _QUERY.match(name):
-        x.neg_()
+    if family in scores.FAMILIES:
+        scores.suit(x, name, family)
     if kind == "unit" and x.dim():
         flat = x.view(-1, x.shape[-1])
         for part in _parts(flat):

@@ -173,3 +173,25 @@ def test_ranges_of_whole_numbers_are_computed_and_not_too_large_ones():
         parse("torch.arange(n).max() == 4").holds({"n": 1 << 30})
     with pytest.raises(ConstraintError):
         parse("torch.arange(2, dtype='load').max() == 4").holds({})
+
+
+@pytest.mark.parametrize("constraint", [
+    "(mask[:, 0] == True).all()", "mask[:, 0].all()", "torch.all(mask[:, 0])",
+    "(mask[:, 0] == 1).all()", "bool((mask[:, 0] == True).all()) and (mask[:, 1] == False).all()",
+])  # fmt: skip
+def test_parts_of_a_mask_are_true_or_false(constraint):
+    inputs = {"x": tensor("n h"), "mask": tensor("n h", "bool")}
+    masked = define("masked", axes(n=None, h=8), inputs, {"y": tensor("n h")}, "", constraint)
+    for structure in ("mixed", "uniform"):
+        mask = make_inputs(masked, {"n": 40, "h": 8}, Recipe(0, structure=structure))["mask"]
+        assert mask.dtype == torch.bool
+        assert mask[:, 0].all()
+    mask = make_inputs(masked, {"n": 40, "h": 8}, Recipe(0))["mask"]
+    assert mask[:, 2:].any()
+    assert not mask[:, 2:].all()
+
+
+def test_numbers_that_are_true_are_any_but_zero():
+    definition = define("d", axes(n=None), {"x": tensor("n"), "ids": tensor("n", "int32")}, {"y": tensor("n")}, "",
+                        "(ids >= 1).all()", "ids.all()")  # fmt: skip
+    assert len(make_inputs(definition, {"n": 40}, Recipe(0))["ids"].unique()) > 9

@@ -399,6 +399,30 @@ def test_a_mask_of_bits_uses_all_of_them():
     assert bool((seen == -1).any())  # all are allowed
 
 
+@pytest.mark.parametrize(("words", "dtype", "width"), [(5, "int32", 32), (3, "int64", 64), (1, "int32", 32)])
+def test_words_of_a_mask_are_full_and_empty_and_rows_have_one_bit_at_any_place(words, dtype, width):
+    masks = define("masks", axes(n=None, words=words), {"x": tensor("n words"), "bitmask": tensor("n words", dtype)},
+                   {"y": tensor("n words")}, NOTHING)  # fmt: skip
+    sizes = {"n": 40, "words": words}
+    drawn = torch.cat([make_inputs(masks, sizes, Recipe(seed))["bitmask"] for seed in range(20)]).long()
+    assert bool(drawn.ne(0).any(dim=1).all()), "each row has a bit"
+    mixed = drawn[drawn.eq(-1).any(dim=1) & drawn.ne(-1).any(dim=1)]
+    assert words == 1 or (len(mixed) and bool(drawn.eq(0).any()))
+    ones = (drawn.unsqueeze(-1) >> torch.arange(width)).bitwise_and(1).view(len(drawn), -1)
+    places = ones[ones.sum(dim=1) == 1].argmax(dim=1)
+    assert words == 1 or set(places.tolist()) >= {1, width - 1, width * (words - 1)}
+    assert max(places.tolist(), default=0) <= width * (words - 1), "what is behind the end may be anything"
+    blank = make_inputs(masks, sizes, Recipe(0, structure="blank"))["bitmask"]
+    assert blank.eq(0).all(dim=1).tolist() == [True, False] * 20
+
+
+def test_words_of_rows_that_nobody_knows_keep_a_bit_each():
+    packed = define("packed", axes(words=None), {"x": tensor("words"), "packed_mask": tensor("words", "uint8")},
+                    {"y": tensor("words")}, NOTHING)  # fmt: skip
+    drawn = make_inputs(packed, {"words": 200}, Recipe(0))["packed_mask"]
+    assert bool(drawn.bitwise_and(1).all())
+
+
 @pytest.mark.parametrize(
     ("lengths", "least", "none", "result"),
     [
@@ -434,3 +458,29 @@ def test_lengths_keep_to_the_longest_that_a_workload_states():
         inputs = make_inputs(definition, sizes, Recipe(seed), workload=Workload("w", sizes, specs))
         assert inputs["max_seq_len"] == 5
         assert max(inputs["seq_lens"].tolist()) <= 5
+
+
+@pytest.mark.parametrize("name", ["positions", "picked"])
+def test_a_few_rows_of_ids_are_alike_or_count_up(name):
+    definition = define("few", axes(three=3, n=None, rows=None, h=8),
+                        {"x": tensor("n h"), name: tensor("three n", "int32"), "cos_cache": tensor("rows h")},
+                        {"y": tensor("n h")}, NOTHING, f"({name} >= 0).all()", f"({name} < rows).all()")  # fmt: skip
+    sizes = {"three": 3, "n": 7, "rows": 30, "h": 8}
+    drawn = [make_inputs(definition, sizes, Recipe(seed))[name] for seed in range(80)]
+    equal = {(a, b) for ids in drawn for a, b in ((0, 1), (0, 2), (1, 2)) if torch.equal(ids[a], ids[b])
+             and not bool((ids == ids[:1]).all())}  # fmt: skip
+    assert equal == {(0, 1), (0, 2), (1, 2)}
+    up = [ids.eq(torch.arange(7)).all(dim=1).sum().item() for ids in drawn]
+    assert {0, 1, 3} <= set(up)
+    assert any(bool((ids == ids[:1]).all()) and not count for ids, count in zip(drawn, up, strict=True))
+    assert any(ids[0, :3].tolist() == [0, 1, 2] and ids[0, -1] != 6 for ids in drawn)
+
+
+def test_positions_of_rows_count_up_now_and_then_where_the_table_has_as_many():
+    inputs = {"x": tensor("n h"), "positions": tensor("n", "int32"), "cos_sin_cache": tensor("rows h")}
+    definition = define("turned", axes(n=None, rows=None, h=8), inputs, {"y": tensor("n h")}, NOTHING)
+    for rows, ways in ((30, {True, False}), (5, {False})):
+        sizes = {"n": 9, "rows": rows, "h": 8}
+        drawn = [make_inputs(definition, sizes, Recipe(seed))["positions"] for seed in range(40)]
+        assert {torch.equal(ids, torch.arange(9, dtype=ids.dtype)) for ids in drawn} == ways
+        assert max(int(ids.max()) for ids in drawn) == rows - 1

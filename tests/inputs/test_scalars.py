@@ -113,16 +113,39 @@ def test_listed_floats_are_tried():
     assert {0.125, 0.0625} <= {recipe.scalars.get("smoothing") for _, recipe in edge_cases(SMOOTHED, listed)}
     plain = scaled(sm_scale="float32", causal="bool", layout="string")
     listed = [{"n": 2, "sm_scale": 2, "causal": False, "layout": "NHD"}]
-    scalars = grid_of(plain, listed).scalars
-    assert scalars["sm_scale"][0] == 2.0
-    assert isinstance(scalars["sm_scale"][0], float)
-    assert (scalars["causal"], scalars["layout"]) == ((False,), ("NHD",))
+    grid = grid_of(plain, listed)
+    assert grid.usual == {"sm_scale": 2.0, "causal": False, "layout": "NHD"}
+    assert isinstance(grid.usual["sm_scale"], float)
+    assert grid.scalars["causal"] == (True,)
+
+
+def test_what_most_workloads_list_is_usual():
+    listed = [{"n": n, "m": 1, "smoothing": value} for n, value in ((2, 0.125), (3, 0.125), (4, 0.0625))]
+    first = [recipe.scalars["smoothing"] for _, recipe in edge_cases(SMOOTHED, listed)[:4]]
+    assert set(first) == {0.125}
+    assert {0.0, 0.0625} <= values(SMOOTHED, "smoothing", listed)
+    assert grid_of(SMOOTHED, listed[1:]).usual == {}
+
+
+@pytest.mark.parametrize("code", [None, "return x if cap <= 0 else cap * torch.tanh(x / cap)"])
+def test_a_cap_is_off_where_it_can_be(code):
+    """Else it would hide what large values do."""
+    told = None if code else "0 means none"
+    specs = {"x": tensor("n h"), "logits_soft_cap": tensor(None, description=told)}
+    text = (code or "return x").replace("cap", "logits_soft_cap")
+    capped = define("capped", axes(n=None, h=8), specs, {"y": tensor("n h")},
+                    f"def run(x, logits_soft_cap):\n    {text}\n")  # fmt: skip
+    drawn = [(recipe.family, make_inputs(capped, sizes, recipe)["logits_soft_cap"])
+             for sizes, recipe in edge_cases(capped)]  # fmt: skip
+    assert drawn[0][1] == 0.0
+    assert {cap for family, cap in drawn if family in {"large", "negative"}} == {0.0}
+    assert {30.0, 5.0} <= {cap for _, cap in drawn}
 
 
 def test_listed_integers_are_tried_where_they_do_not_follow_from_sizes():
     plain = scaled(window_left="int32")
     same, other = [[{"n": n, "window_left": w} for n, w in ((2, 5), (4, last))] for last in (5, 7)]
-    assert grid_of(plain, same).scalars == {"window_left": (5,)}
+    assert (grid_of(plain, same).usual, grid_of(plain, same).scalars) == ({"window_left": 5}, {"window_left": (-1,)})
     assert grid_of(plain, other).scalars == grid_of(plain, same[:1]).scalars == {}
 
 
@@ -170,3 +193,10 @@ def test_nor_of_integers_that_shapes_have_to_fit():
 def test_where_few_cases_are_tried_a_value_of_its_own_is_among_them():
     definition = branching("return x if knob == 0.0 else x * knob")
     assert 0.0 in [recipe.scalars.get("knob") for _, recipe in edge_cases(definition)[:10]]
+
+
+def test_terms_are_left_out_and_negated_and_scales_are_not():
+    drawn = grid_of(scaled(alpha="float32", scale_factor="float32", eps="float32")).scalars
+    assert {0.0, -1.0} <= set(drawn["alpha"])
+    assert min(*drawn["scale_factor"], *drawn["eps"]) > 0
+    assert -1.0 not in grid_of(scaled("beta >= 0", beta="float32")).scalars["beta"]

@@ -10,6 +10,7 @@ import torch
 from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
+from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import BadData, UnknownDtype
 from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL, fill
 from pytest_flashinfer.inputs.generate import make_inputs
@@ -272,6 +273,62 @@ def test_queries_are_above_zero_where_keys_are_below_so_that_all_scores_are_low(
     assert (scores.amax(1) < -104).any(), "exp() of such scores is 0 in float32"
     assert scores.min() > -1e4
     assert not torch.equal(scores, scores[:1].expand_as(scores))
+
+
+def test_scores_far_below_are_below_what_stands_for_masked_ones():
+    sizes = {"batch": 6, "pages": 9, "len_indptr": 7, "num_kv_indices": 9}
+    inputs = make_inputs(PAGED_DECODE, sizes, Recipe(0, family="far_below"))
+    keys = inputs["k_cache"].float().flatten(0, 2)
+    scores = inputs["q"].float().flatten(0, 1) @ keys.T / keys.shape[1] ** 0.5
+    assert (scores.amax(1) < -1e4).any()
+    assert (scores < -65504).any()
+    assert inputs["q"].isfinite().all()
+
+
+@pytest.mark.parametrize(("mask", "low"), [
+    ("-torch.inf", False), ("-1e30", False), ("torch.finfo(torch.float32).min", False), ("-1e4", True),
+    ("-10000", True), ("-65504.0", True), ("torch.finfo(q.dtype).min", True),
+])  # fmt: skip
+def test_scores_stay_above_what_a_reference_masks_with(mask, low):
+    inputs = {"q": tensor("n h"), "k": tensor("m h"), "allowed": tensor("n m", "bool")}
+    masked = define("masked", axes(n=None, m=None, h=8), inputs, {"y": tensor("n h")}, f"""
+        def run(q, k, allowed):
+            return torch.softmax((q @ k.T).masked_fill(~allowed, {mask}), -1) @ k
+        """)  # fmt: skip
+    offered = family_names(contract_of(masked), plan_of(contract_of(masked)))
+    assert ("far_below" in offered, "opposed" in offered) == (not low, True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn", "float64"])
+def test_scores_rise_along_the_keys_by_more_than_exponentials_span(dtype):
+    shape = {"q": tensor("b n heads d", dtype), "k": tensor("b m heads d", dtype)}
+    definition = define("rise", axes(b=None, n=None, m=None, heads=2, d=64), shape, {"y": tensor("b n heads d")}, """
+        def run(q, k):
+            return torch.softmax(torch.einsum("bnhd,bmhd->bnhm", q, k), -1)
+        """)  # fmt: skip
+    cases = [case for case in edge_cases(definition) if case[1].family == "rising"]
+    assert max(sizes["m"] for sizes, _ in cases) >= 300
+    for sizes, recipe in cases:
+        q, k = (each.float() for each in make_inputs(definition, sizes, recipe).values())
+        scores = torch.einsum("bnhd,bmhd->bnhm", q, k) / 8
+        assert (scores[..., -1] - scores[..., : sizes["m"] // 4 + 1].amax(-1)).min() > 90 or sizes["m"] == 1
+
+
+def test_rows_of_a_softmax_rise():
+    softmax = define("softmax", axes(n=None, h=64), {"x": tensor("n h")}, {"y": tensor("n h")},
+                     "def run(x):\n    return torch.softmax(x, -1)\n")  # fmt: skip
+    assert "rising" in family_names(contract_of(softmax), plan_of(contract_of(softmax)))
+    assert "rising" not in family_names(contract_of(STEP), plan_of(contract_of(STEP)))
+    x = make_inputs(softmax, {"n": 3, "h": 64}, Recipe(0, family="rising"))["x"]
+    assert (x[:, -1] - x[:, :16].amax(1)).min() > 88
+
+
+def test_everything_is_zero_in_some_draws_of_zero_rows():
+    sizes = {"batch": 6, "pages": 9, "len_indptr": 7, "num_kv_indices": 9}
+    drawn = [make_inputs(PAGED_DECODE, sizes, Recipe(seed, family="zero_rows")) for seed in range(30)]
+    zero = [[bool(inputs[name].eq(0).all()) for name in ("q", "k_cache")] for inputs in drawn]
+    assert all(one == other for one, other in zero)
+    assert 0 < sum(one for one, _ in zero) < 15
 
 
 def test_without_queries_nothing_opposes_them():

@@ -1,0 +1,78 @@
+"""Families that are about the scores of queries against keys: all far below zero, or rising along many keys."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from pytest_flashinfer.data.source import BrokenSource, parse_python
+from pytest_flashinfer.inputs.dtypes import largest
+from pytest_flashinfer.inputs.equation import size
+from pytest_flashinfer.inputs.float_roles import FREE
+from pytest_flashinfer.inputs.hints import constant, names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.grid import Grid
+    from pytest_flashinfer.inputs.plan import Plan
+
+FAMILIES: Final = frozenset({"opposed", "far_below", "rising"})
+_QUERY: Final = re.compile(r"q(_|$)|quer(y|ies)", re.IGNORECASE)
+_EXPONENTIALS: Final = re.compile(r"softmax|logsumexp|\bexp2?\(", re.IGNORECASE)
+_FARTHER: Final = 256  # a factor with which scores lie below -1e4, and many below what 16 bits hold
+_LOW: Final = (1e3, 1e7)  # magnitudes of what may stand for a masked score, above which other scores have to be
+_RISE: Final = 32.0  # of all elements of a key along each axis: a score is the sum of many
+_MANY: Final = 300  # keys: several blocks
+
+
+def left_out(contract: Contract, plan: Plan) -> frozenset[str]:
+    """Return the families of scores that say nothing for this definition, or that it forbids."""
+    reference = contract.definition.reference or ""
+    if not _queries(plan):  # what rises along its rows tells something of a softmax as well
+        return FAMILIES - ({"rising"} if _EXPONENTIALS.search(reference) else set())
+    return frozenset({"far_below"} if _masks_low(reference) else ())
+
+
+def _queries(plan: Plan) -> list[str]:
+    return [name for name, role in plan.roles.items() if role.kind in FREE and _QUERY.match(name)]
+
+
+def _masks_low(reference: str) -> bool:
+    """Whether a number may stand for masked scores that is no less than far scores: -1e4, or the least of 16 bits."""
+    tree = parse_python(reference)
+    if isinstance(tree, BrokenSource) or re.search(r"finfo\((?!torch\.float32\))", reference):
+        return True
+    numbers = (constant(node) for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.UnaryOp))
+    return any(_LOW[0] <= abs(n) <= _LOW[1] for n in numbers if isinstance(n, float) or (isinstance(n, int) and n < 0))
+
+
+def suit(x: torch.Tensor, name: str, family: str) -> None:
+    """Have what a family of scores filled `x` with be opposed to queries, or rise, where it is none of these itself."""
+    wide, query = x if x.dtype == torch.float64 else x.float(), _QUERY.match(name) is not None
+    if family == "rising" and query:
+        wide.clamp_(-0.5, 0.5).add_(0.5)
+    elif family == "rising":
+        for axis, count in enumerate(x.shape[:-1]):
+            wide += torch.linspace(0, _RISE, count, device=x.device).view(-1, *[1] * (x.dim() - 1 - axis))
+    elif query:
+        wide.neg_().mul_(_FARTHER if family == "far_below" else 1)
+    x.copy_(wide.clamp_(-largest(x.dtype), largest(x.dtype)))
+
+
+def rising_cases(grid: Grid) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:
+    """Yield a case of rising scores with many keys for each free axis of theirs, all else as small as can be."""
+    every = _queries(grid.plan)
+    if "rising" not in grid.families or not every:
+        return
+    others = frozenset().union(*(names_of(tree) for name in every for tree in grid.contract.dims[name] or ()))
+    page = size(grid.plan.page_size, {**grid.contract.constants, **grid.base}) or 1
+    pages = -(-_MANY // page)
+    for name in grid.contract.free:
+        if name not in others | grid.pools | grid.counts:
+            count = pages if grid.totals.get(name) == "pages" else _MANY
+            yield {**grid.ones, **dict.fromkeys(grid.pools, pages + 1), name: count}, {"family": "rising"}
