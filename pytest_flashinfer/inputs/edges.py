@@ -10,7 +10,7 @@ from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
-from pytest_flashinfer.inputs.long_cases import ROOM, Wish, fits, long_wishes
+from pytest_flashinfer.inputs.long_cases import ROOM, Wish, early_wishes, fits, late_wishes, odd_wishes
 from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LARGEST: Final = (4097, 2049, 1025, 513, 257, 127, 61, 31)
 _BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
 _LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
 _ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
-_LAST: Final = 1000  # sizes from here on come last: many small cases tell more than one that takes as long
+_LAST: Final = 2000  # sizes from here on come last: many small cases tell more than one that takes as long
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 # Where calls are slow, few cases are tried: each of the first differs in several ways.
@@ -33,6 +33,7 @@ _FIRST: Final = 5
 _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "empty")
 _FIRST_SIZES: Final = (3, 9, 1, 17, 33)
 _FIRST_LONG: Final = (17, 33)
+_LONG_AFTER: Final = 16  # rounds of small cases
 _PLAIN: Final = 12  # cases whose scalars are the usual ones
 _UNUSUAL: Final = 0.5  # how often a switch is not the usual one in those that follow; other scalars half as often
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
@@ -55,11 +56,10 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     grid.settled(grid.base)  # says at once where nothing can be satisfied
     cases: list[Case] = []
     largest = list(islice(_largest(grid), limit // _KEPT))
-    early, long = long_wishes(grid)
     least = limit - len(largest)
     _add(cases, grid, _first(grid, layouts), seed, least)
-    _add(cases, grid, early, seed, least, ROOM)
-    _add(cases, grid, _wishes(grid, long), seed, least)
+    _add(cases, grid, early_wishes(grid), seed, least, ROOM)
+    _add(cases, grid, _wishes(grid), seed, least)
     _add(cases, grid, largest, seed, limit, _ROOM)
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in grid.contract.free))
 
@@ -111,11 +111,12 @@ def _first(grid: Grid, layouts: Sequence[Layout]) -> Iterator[Wish]:
     yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
 
 
-def _wishes(grid: Grid, long: Iterator[Wish]) -> Iterator[Wish]:
+def _wishes(grid: Grid) -> Iterator[Wish]:
     """Yield cases in rounds: small sizes with every structure and family, then sizes, then both together."""
     single = islice(_one_sequence(grid), 2, None)
-    rounds = _structures(grid), _scalars(grid), _families(grid), _sizes(grid, SIZES), _absent(grid), single, long
-    yield from _woven(*rounds)
+    long = chain(repeat(None, _LONG_AFTER), late_wishes(grid))
+    small = _structures(grid), _scalars(grid), _families(grid), _sizes(grid, SIZES), _absent(grid), single
+    yield from _woven(*small, odd_wishes(grid), long)
     yield from _sizes(grid, _square(grid))
     yield from _woven(_families_again(grid), _sizes(grid, _past_listed(grid)))
     yield from _sizes(grid, MORE_SIZES)
@@ -155,7 +156,7 @@ def _mixed_first(grid: Grid) -> Iterator[Wish]:
         yield wish, {**changes, "family": family}
 
 
-def _woven(*rounds: Iterator[Wish]) -> Iterator[Wish]:
+def _woven(*rounds: Iterator[Wish | None]) -> Iterator[Wish]:
     return (wish for wish in chain.from_iterable(zip_longest(*rounds)) if wish is not None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.equation import size
@@ -20,21 +20,29 @@ if TYPE_CHECKING:
 Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from the plain recipe
 # Lengths with the rows that go with them, as queries with keys: well past the bounds that kernels fix, for one element
 # of many that is left out changes little. First those that tell most.
-_LENGTHS: Final = ((151, 1), (307, 33), (67, 17), (613, 1), (307, 1), (151, 67), (1229, 1), (613, 33))
+_LENGTHS: Final = ((151, 1), (307, 33), (1229, 1), (67, 17), (613, 33), (151, 67), (307, 1), (613, 1))
 _ROWS: Final = (9, 4, 2)  # of inner axes of dense tensors where several rows are wanted; else the last
 _AT_ONCE: Final = (33, 17)
+_PAST: Final = 6  # more sequences than that: some have nothing to do
 _LINES: Final = 3
-_EARLY: Final = 2
+_EARLY: Final = 1
 ROOM: Final = 1 << 20  # elements that early cases may have where the budget is less
-_EARLY_OF_LITERALS: Final = 2
+_EARLY_OF_NUMBERS: Final = 2
 
 
-def long_wishes(grid: Grid) -> tuple[Iterator[Wish], Iterator[Wish]]:
-    """Return the long cases that are to come early, which may have `ROOM` elements, and the others."""
-    long, odd = list(islice(_long(grid, ROOM), _EARLY)), list(_around_literals(grid))
-    early = chain(long, _at_once(grid), odd[:_EARLY_OF_LITERALS])
-    others = (each for each in _long(grid) if each not in long)
-    return early, chain(odd[_EARLY_OF_LITERALS:], others)
+def early_wishes(grid: Grid) -> Iterator[Wish]:
+    """Yield the few that are to come early, which may have `ROOM` elements."""
+    long = long_wishes(grid, ROOM)
+    yield from islice(long, 1)
+    yield from _at_once(grid)
+    yield from islice(long, _EARLY)
+    yield from islice(odd_wishes(grid), _EARLY_OF_NUMBERS)
+
+
+def late_wishes(grid: Grid) -> Iterator[Wish]:
+    """Yield the others, for where calls are fast: a reference may take long for a long sequence."""
+    early = [*islice(long_wishes(grid, ROOM), 1 + _EARLY)]
+    yield from (each for each in long_wishes(grid) if each not in early)
 
 
 def fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:
@@ -81,7 +89,7 @@ def length(grid: Grid, axes: Mapping[str, int], recipe: Recipe) -> int:
     return max(-(-axes.get(name, 0) * each // max(1, count)) for name, each in along.items())
 
 
-def _long(grid: Grid, room: int = 0) -> Iterator[Wish]:
+def long_wishes(grid: Grid, room: int = 0) -> Iterator[Wish]:
     """Yield one axis after the other that is long; where there are sequences, there is one, or two of which one is."""
     along = lines(grid)
     if _has_sequences(grid, along):
@@ -131,13 +139,13 @@ def _at_once(grid: Grid) -> Iterator[Wish]:
     names = inner if len(inner) > 1 else names
     if len(names) + len(grid.totals) + bool(grid.counts) > 1:
         yield from _fitting(grid, (
-            {**_few(grid, _ROWS[-1]), **dict.fromkeys(names, value), **grid.sequences(value),
-             **dict.fromkeys(grid.totals, 2 * value + 3)}
+            {**_few(grid, _ROWS[-1]), **dict.fromkeys(names, value), **grid.sequences(value + _PAST),
+             **dict.fromkeys(grid.totals, 2 * (value + _PAST))}
             for value in _AT_ONCE
         ), ROOM)  # fmt: skip
 
 
-def _around_literals(grid: Grid) -> Iterator[Wish]:
+def odd_wishes(grid: Grid) -> Iterator[Wish]:
     """Yield lengths around whole numbers of the reference, and twice them, with one query and with half as many."""
     along = lines(grid)
     for n in literals(grid.contract):
