@@ -109,6 +109,7 @@ def _first(grid: Grid, layouts: Sequence[Layout]) -> Iterator[Wish]:
     yield from _mixed_first(grid)
     yield from islice(single, 1)
     yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
+    yield from islice(_scalars(grid), 1)
 
 
 def _wishes(grid: Grid) -> Iterator[Wish]:
