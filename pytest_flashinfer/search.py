@@ -11,7 +11,7 @@ from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 from unittest import SkipTest
 
-from pytest_flashinfer.pace import Growth, largest
+from pytest_flashinfer.pace import Growth
 from pytest_flashinfer.saved import Drawn, Saved, text_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Check = Callable[[Drawn], Exception | None]
 _SHARE = 0.25  # of the time that is left, which no single case may take
 _PATIENCE = 3  # times the time limit may be exceeded while fewer than the least cases were tried
 _SEEDS = (0, 1, 2)  # added to that of a case with smaller sizes: other contents may fail where these do not
-_LARGE = 129  # size from which on the bounds of single blocks show
+_LONG = 129  # length from which on the bounds of single blocks show
 SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 
 
@@ -47,9 +47,10 @@ class Search:
     failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
     the first one unless `built`: it has to wait until processes have started and the solution is built. While fewer
     than `least` cases were tried there is more time: who makes each case last tells nothing. `sizes` are what the time
-    of a case grows with. Where time is up, `stalls` says whether the kernel took it: then a large case is tried all the
-    same, if one was to be. Failures that earlier runs saved come before all else, unless `saved_last`. All cases of
-    this run follow from `run_seed`; it is saved with a failure, which another seed would not bring again.
+    of a case grows with, `length` is how long its longest sequence is. Where time is up, `stalls` says whether the
+    kernel took it: then a long case is tried all the same, if one was to be. Failures that earlier runs saved come
+    before all else, unless `saved_last`. All cases of this run follow from `run_seed`; it is saved with a failure,
+    which another seed would not bring again.
     """
 
     check: Check
@@ -64,14 +65,15 @@ class Search:
     saved: Saved = field(default_factory=lambda: Saved(None, b""))
     least: int = 0
     sizes: Callable[[Drawn], Mapping[str, int]] = lambda drawn: drawn[0]
+    length: Callable[[Drawn], int] = lambda drawn: max(drawn[0].values(), default=0)
     saved_last: bool = False
     stalls: Callable[[], bool] = lambda: False
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
     _growth: Growth = field(default_factory=Growth)
-    _most: int = 0  # the largest size that was tried
-    _put_off: list[Drawn] = field(default_factory=list)  # large cases that would have taken long
+    _most: int = 0  # the greatest length that was tried
+    _put_off: list[Drawn] = field(default_factory=list)  # long cases that would have taken long
 
     def run(self) -> Outcome:
         """Search; the smallest failing case is saved, so that the next run starts at it."""
@@ -81,10 +83,10 @@ class Search:
         for drawn in edges:
             if self.outcome.tried >= self.examples or self._over():
                 self.outcome.out_of_time = self._over()
-                self._put_off += [each for each in chain([drawn], edges) if self._largest(each) >= _LARGE]
+                self._put_off += [each for each in chain([drawn], edges) if self.length(each) >= _LONG]
                 break
             if self._takes_long(drawn):
-                self._put_off += [drawn] if self._largest(drawn) >= _LARGE else []
+                self._put_off += [drawn] if self.length(drawn) >= _LONG else []
                 continue
             if self._outcome(drawn) is not None:
                 self._fail(drawn)
@@ -96,7 +98,7 @@ class Search:
             failing = next((drawn for drawn in known if self._outcome(drawn) is not None), None)
             if failing is not None:
                 self._fail(failing)
-        self._try_large()
+        self._try_long()
         self._simplify()
         if self.outcome.smallest is not None:
             self.saved.save(self.outcome.smallest, self.outcome.run)
@@ -111,26 +113,23 @@ class Search:
             start = time.monotonic()
             self._known[text] = self.check(drawn)
             self.outcome.tried += 1
-            self._most = max(self._most, self._largest(drawn))
+            self._most = max(self._most, self.length(drawn))
             if self.built or self.outcome.tried > 1:
                 self._growth.note(self.sizes(drawn), time.monotonic() - start)
             if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
 
-    def _try_large(self) -> None:
-        """Check one large case where a kernel took so long on small ones that none was tried."""
-        if self.outcome.smallest is not None or not self.outcome.out_of_time or self._most >= _LARGE:
+    def _try_long(self) -> None:
+        """Check one long case where a kernel took so long on small ones that none was tried."""
+        if self.outcome.smallest is not None or not self.outcome.out_of_time or self._most >= _LONG:
             return
         fitting = [drawn for drawn in self._put_off if (self._expected(drawn) or math.inf) <= self.seconds]
-        if fitting and self.stalls() and self._outcome(drawn := max(fitting, key=self._largest)) is not None:
+        if fitting and self.stalls() and self._outcome(drawn := max(fitting, key=self.length)) is not None:
             self._fail(drawn)
 
     def _expected(self, drawn: Drawn) -> float:
         return self._growth.by_axis(self.sizes(drawn))
-
-    def _largest(self, drawn: Drawn) -> int:
-        return largest(self.sizes(drawn))[1]
 
     def _takes_long(self, drawn: Drawn) -> bool:
         """Say whether a case would take a good part of the time that is left: many small ones tell more."""

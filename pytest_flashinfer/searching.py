@@ -16,6 +16,7 @@ from pytest_flashinfer.explaining import explained
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.long_cases import length
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
@@ -182,7 +183,7 @@ class SizeSearch:
 
     def _search(self, outcome: Callable[[Drawn], Exception | None], tally: Tally, spent: Spent) -> Search:
         forced = self.item.config.getoption("hypothesis_seed", None)
-        pools = grid_of(self.definition, self.listed, self.budget).pools  # how much there is to point at is no work
+        grid = grid_of(self.definition, self.listed, self.budget)
         edges = edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed)
         return Search(
             outcome,
@@ -201,10 +202,11 @@ class SizeSearch:
             saved_last=self.item.config.getoption("fib_seed", None) is not None,  # a seed brings its own cases again
             least=FEW if self.options.seconds >= SECONDS else 0,
             stalls=lambda: self.options.seconds >= SECONDS and not self.interpreted and spent.by_kernel,
-            sizes=lambda drawn: {
+            length=lambda drawn: length(grid, *drawn),
+            sizes=lambda drawn: {  # how much there is to point at is no work
                 name: size
                 for name, size in drawn[0].items()
-                if name not in pools and name not in self.definition.const_axes
+                if name not in grid.pools and name not in self.definition.const_axes
             },
         )
 

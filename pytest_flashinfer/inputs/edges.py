@@ -10,6 +10,7 @@ from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.long_cases import ROOM, Wish, early_wishes, fits, late_wishes, odd_wishes
 from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
 from pytest_flashinfer.inputs.scalars import caps
 from pytest_flashinfer.inputs.scores import rising_cases
@@ -20,13 +21,12 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
 Case = tuple[dict[str, int], Recipe]
-_Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from the plain recipe
-_EDGES: Final = 72
+_EDGES: Final = 80
 _LARGEST: Final = (4097, 2049, 1025, 513, 257, 127, 61, 31)
 _BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
 _LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
 _ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
-_LAST: Final = 1000  # sizes from here on come last: many small cases tell more than one that takes as long
+_LAST: Final = 2000  # sizes from here on come last: many small cases tell more than one that takes as long
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 # Where calls are slow, few cases are tried: each of the first differs in several ways.
@@ -34,7 +34,8 @@ _FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "opposed", "nega
 _FIRST: Final = 5
 _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "empty")
 _FIRST_SIZES: Final = (3, 9, 1, 17, 33)
-_FIRST_LONG: Final = 4
+_FIRST_LONG: Final = (17, 33)
+_LONG_AFTER: Final = 16  # rounds of small cases
 _PLAIN: Final = 12  # cases whose scalars are the usual ones
 _UNUSUAL: Final = 0.5  # how often a switch is not the usual one in those that follow; other scalars half as often
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
@@ -58,13 +59,16 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     grid.settled(grid.base)  # says at once where nothing can be satisfied
     cases: list[Case] = []
     largest = list(islice(_largest(grid), limit // _KEPT))
-    _add(cases, grid, _wishes(grid, layouts), seed, limit - len(largest))
+    least = limit - len(largest)
+    _add(cases, grid, _first(grid, layouts), seed, least)
+    _add(cases, grid, early_wishes(grid), seed, least, ROOM)
+    _add(cases, grid, _wishes(grid), seed, least)
     _add(cases, grid, largest, seed, limit, _ROOM)
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in grid.contract.free))
 
 
 def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
-    cases: list[Case], grid: Grid, wishes: Iterable[_Wish], seed: int, limit: int, room: int = 0
+    cases: list[Case], grid: Grid, wishes: Iterable[Wish], seed: int, limit: int, room: int = 0
 ) -> None:
     """Add the cases that wishes lead to, if they are new, until there are `limit`."""
     for wish, changes in wishes:
@@ -98,33 +102,37 @@ def _mixed(grid: Grid, number: int, family: str | None) -> dict[str, Scalar]:
             and not (family in _BY_SIZE and caps(name))}  # fmt: skip
 
 
-def _fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:
-    return _case(grid, wish, {}, 0, room) is not None
-
-
 def _same(one: Recipe, other: Recipe) -> bool:
     return {**one.to_json(), "seed": 0} == {**other.to_json(), "seed": 0} and one.family == "normal"
 
 
-def _wishes(grid: Grid, layouts: Sequence[Layout]) -> Iterator[_Wish]:
-    """Yield cases in rounds: small sizes with every structure and family, then sizes, then both together."""
+def _first(grid: Grid, layouts: Sequence[Layout]) -> Iterator[Wish]:
+    """Yield the cases that tell most, for where calls are slow: nothing else is tried there."""
     base, other = grid.base, [layout for layout in layouts if layout != "contiguous"]
     yield base, {}
     yield grid.ones, {}
     yield from ((base, {"layout": layout}) for layout in other)
     single = _one_sequence(grid)
     yield from islice(single, 1)
-    yield from _first(grid)
+    yield from _mixed_first(grid)
     yield from islice(single, 1)
     yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
+    yield from islice(_scalars(grid), 1)
+
+
+def _wishes(grid: Grid) -> Iterator[Wish]:
+    """Yield cases in rounds: small sizes with every structure and family, then sizes, then both together."""
+    single = islice(_one_sequence(grid), 2, None)
+    long = chain(repeat(None, _LONG_AFTER), late_wishes(grid))
     values = chain(rising_cases(grid), _families(grid))
-    yield from _woven(_structures(grid), _scalars(grid), values, _sizes(grid, SIZES), _absent(grid), single)
+    small = _structures(grid), _scalars(grid), values, _sizes(grid, SIZES), _absent(grid), single
+    yield from _woven(*small, odd_wishes(grid), long)
     yield from _sizes(grid, _square(grid))
-    yield from _woven(_long(grid), _families_again(grid), _sizes(grid, _past_listed(grid)))
+    yield from _woven(_families_again(grid), _sizes(grid, _past_listed(grid)))
     yield from _sizes(grid, MORE_SIZES)
 
 
-def _one_sequence(grid: Grid) -> Iterator[_Wish]:
+def _one_sequence(grid: Grid) -> Iterator[Wish]:
     """Yield one sequence with more keys than queries, of which there are one or several, as in a step of decoding."""
     batch = names_of(grid.plan.batch) & grid.base.keys() if grid.plan.batch is not None else ()
     one = {**grid.base, **(grid.sequences(1) or dict.fromkeys(batch, 1))}
@@ -143,45 +151,45 @@ def _first_families(grid: Grid) -> Sequence[str]:
     return [name for name in _FIRST_FAMILIES if name in grid.families][:_FIRST]
 
 
-def _first(grid: Grid) -> Iterator[_Wish]:
+def _mixed_first(grid: Grid) -> Iterator[Wish]:
     """Yield the families that tell most, each with another structure, a long sequence or another size."""
     order = _order(grid)
     others = chain(
         ((grid.base, {"structure": name}) for name in _FIRST_STRUCTURES if name in grid.structures),
-        islice(_long(grid), 0, _FIRST_LONG, 2),
+        _longer(grid),
         ((grid.scaled(order[0], value), {}) for value in _FIRST_SIZES if order),
         repeat((grid.base, {}), _FIRST),
     )
     families = chain(_first_families(grid), repeat(grid.families[0]))
-    fitting = (each for each in others if _fits(grid, each[0]))
+    fitting = (each for each in others if fits(grid, each[0]))
     for (wish, changes), family in islice(zip(fitting, families, strict=False), _FIRST):
         yield wish, {**changes, "family": family}
 
 
-def _woven(*rounds: Iterator[_Wish]) -> Iterator[_Wish]:
+def _woven(*rounds: Iterator[Wish | None]) -> Iterator[Wish]:
     return (wish for wish in chain.from_iterable(zip_longest(*rounds)) if wish is not None)
 
 
-def _structures(grid: Grid) -> Iterator[_Wish]:
+def _structures(grid: Grid) -> Iterator[Wish]:
     yield from ((grid.base, {"structure": name}) for name in grid.structures[1:])
     if "all_padded" in grid.structures:  # a single row is padded in no other structure
         yield dict.fromkeys(grid.base, 1), {"structure": "all_padded"}
 
 
-def _families(grid: Grid) -> Iterator[_Wish]:
+def _families(grid: Grid) -> Iterator[Wish]:
     tried = _first_families(grid)
     if "zero_rows" in grid.families:
         yield grid.ones, {"family": "zero_rows"}
     yield from ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
 
 
-def _scalars(grid: Grid) -> Iterator[_Wish]:
+def _scalars(grid: Grid) -> Iterator[Wish]:
     for name, values in grid.scalars.items():
         for value in values:
             yield grid.base, {"scalars": {name: value}}
 
 
-def _absent(grid: Grid) -> Iterator[_Wish]:
+def _absent(grid: Grid) -> Iterator[Wish]:
     if grid.optional:
         yield grid.base, {"absent": frozenset(grid.optional)}
     if len(grid.optional) > 1:
@@ -196,7 +204,7 @@ def _order(grid: Grid) -> list[str]:
     return sorted(grid.contract.free, key=rank)
 
 
-def _sizes(grid: Grid, sizes: Sequence[int]) -> Iterator[_Wish]:
+def _sizes(grid: Grid, sizes: Sequence[int]) -> Iterator[Wish]:
     """Yield one size after the other for each axis; where sequences are few, one of them takes the whole total."""
     for number, value in enumerate((*sizes[:1], 0, *sizes[1:])):
         for name in _order(grid):
@@ -206,7 +214,7 @@ def _sizes(grid: Grid, sizes: Sequence[int]) -> Iterator[_Wish]:
             yield grid.scaled(name, value), {"structure": "one_long"} if long else {}
 
 
-def _largest(grid: Grid) -> Iterator[_Wish]:
+def _largest(grid: Grid) -> Iterator[Wish]:
     """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there.
 
     But where there are ids there are several, and they have several things to point at.
@@ -218,7 +226,7 @@ def _largest(grid: Grid) -> Iterator[_Wish]:
     of_ids = [(name, _BEYOND_16_BITS) for name in _order(grid) if name in grid.pools | grid.rows]
     for name, sizes in (*of_sizes, *of_ids):
         few = grid.base if name in grid.pools else {**small, **(grid.sequences(2) if name in grid.totals else {})}
-        fitting = (wish for value in sizes if _fits(grid, wish := {**few, name: value}, _ROOM))
+        fitting = (wish for value in sizes if fits(grid, wish := {**few, name: value}, _ROOM))
         yield from ((wish, changes) for wish in islice(fitting, 1))
 
 
@@ -234,21 +242,20 @@ def _past_listed(grid: Grid) -> list[int]:
     return sorted(n + 1 for n in seen)[-4:]
 
 
-def _long(grid: Grid) -> Iterator[_Wish]:
-    """Yield cases in which one sequence is long: bounds on the length of a sequence show there."""
-    for value in (17, 33, 67, 129, 257):
-        for axis in grid.totals:
-            few = {name: min(count, grid.base[name]) for name, count in grid.sequences(2).items()}
-            yield {**grid.base, **few, axis: value}, {"structure": "one_long"}
-            yield {**grid.base, axis: 2 * value}, {}
+def _longer(grid: Grid) -> Iterator[Wish]:
+    """Yield cases in which one sequence is longer than small tiles, each for another total."""
+    totals = [*grid.totals] * len(_FIRST_LONG)
+    for value, axis in zip(_FIRST_LONG, totals, strict=False):
+        few = {name: min(count, grid.base[name]) for name, count in grid.sequences(2).items()}
+        yield {**grid.base, **few, axis: value}, {"structure": "one_long"}
 
 
-def _families_again(grid: Grid) -> Iterator[_Wish]:
+def _families_again(grid: Grid) -> Iterator[Wish]:
     """Yield the families that tell most at a larger size, with longer rows, on the structures that tell most."""
     order = _order(grid)
     wish = {**grid.base, **grid.scaled(order[0], 33)} if order else grid.base
     longer = {**wish, **dict.fromkeys(grid.rows, _ROW)}
-    wish = longer if _fits(grid, longer) else wish
+    wish = longer if fits(grid, longer) else wish
     for number, name in enumerate(_TELLING):
         if name in grid.families:
             yield wish, {"family": name, "structure": grid.structures[number % len(grid.structures)]}

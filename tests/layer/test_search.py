@@ -370,6 +370,17 @@ def test_who_makes_small_cases_last_is_tried_with_a_large_one(clock, stalls, slo
     assert len(kernel.sizes) >= 10 or slow > 1
 
 
+def test_what_counts_as_long_is_the_longest_sequence(clock):
+    """A batch of 129 tells nothing of long sequences; `length` knows how long they are."""
+    kernel = Kernel(clock=clock, seconds=[0.5, 9.6])
+    sizes = {"n": 129, "keys": 1}, {"n": 1, "keys": 3}, {"n": 3, "keys": 1}, {"n": 2, "keys": 150}
+    edges = [(each, Recipe(0)) for each in sizes]
+    search = Search(kernel, edges, DRAWS, less, 100, 10.0, built=True, seed=1, stalls=lambda: True,
+                    length=lambda drawn: drawn[0].get("keys", 1))  # fmt: skip
+    search.run()
+    assert kernel.sizes == [129, 1, 2]
+
+
 def test_a_large_case_is_not_tried_after_another(clock):
     kernel = Kernel(clock=clock, seconds=[1.0] * 100)
     run(kernel, 200, *range(1, 33), 129, examples=100, seconds=10.0, stalls=lambda: True)

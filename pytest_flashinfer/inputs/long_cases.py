@@ -1,0 +1,157 @@
+"""Sizes of which one is long and the others small: bounds on the length of a sequence, or of a loop, show there."""
+
+from __future__ import annotations
+
+import ast
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_flashinfer.inputs.equation import size
+from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.literals import literals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pytest_flashinfer.inputs.grid import Grid
+    from pytest_flashinfer.inputs.recipe import Recipe
+
+Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from the plain recipe
+# Lengths with the rows that go with them, as queries with keys: well past the bounds that kernels fix, for one element
+# of many that is left out changes little. First those that tell most.
+_LENGTHS: Final = ((151, 1), (307, 33), (1229, 1), (67, 17), (613, 33), (151, 67), (307, 1), (613, 1))
+_ROWS: Final = (9, 4, 2)  # of inner axes of dense tensors where several rows are wanted; else the last
+_AT_ONCE: Final = (33, 17)
+_PAST: Final = 6  # more sequences than that: some have nothing to do
+_LINES: Final = 3
+_EARLY: Final = 1
+ROOM: Final = 1 << 20  # elements that early cases may have where the budget is less
+_EARLY_OF_NUMBERS: Final = 2
+
+
+def early_wishes(grid: Grid) -> Iterator[Wish]:
+    """Yield the few that are to come early, which may have `ROOM` elements."""
+    long = long_wishes(grid, ROOM)
+    yield from islice(long, 1)
+    yield from _at_once(grid)
+    yield from islice(long, _EARLY)
+    yield from islice(odd_wishes(grid), _EARLY_OF_NUMBERS)
+
+
+def late_wishes(grid: Grid) -> Iterator[Wish]:
+    """Yield the others, for where calls are fast: a reference may take long for a long sequence."""
+    early = [*islice(long_wishes(grid, ROOM), 1 + _EARLY)]
+    yield from (each for each in long_wishes(grid) if each not in early)
+
+
+def fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:
+    """Say whether there are sizes near to a wish that stay within the budget, or within `room`, if that is more."""
+    try:
+        return grid.fits(grid.settled(wish), room)
+    except InputsError:
+        return False
+
+
+def lines(grid: Grid) -> dict[str, int]:
+    """Return the free axes that sequences, or sums, go along, with how many elements of them each entry stands for.
+
+    They are totals of keys, else of tokens; else the widths of tables; else what inputs have and no output has, and
+    where there is none either, no axis.
+    """
+    page = size(grid.plan.page_size, {**grid.contract.constants, **grid.base}) or 1
+    totals = [name for name, what in grid.totals.items() if what != "q"] or list(grid.totals)
+    if totals:
+        return {name: page if grid.totals[name] == "pages" else 1 for name in totals}
+    tables = [trees[-1] for name in grid.plan.of("page_table") if (trees := grid.contract.dims[name])]
+    widths = {tree.id: page for tree in tables if isinstance(tree, ast.Name) and tree.id in grid.contract.free}
+    return widths or dict.fromkeys(_summed(grid), 1)
+
+
+def _summed(grid: Grid) -> list[str]:
+    """Return the axes that neither outputs have nor what their axes follow from, as heads follow from groups."""
+    shown = {n for trees in grid.contract.output_dims.values() for tree in trees or () for n in names_of(tree)}
+    derived = grid.contract.derived
+    shown = shown.union(*(derived[name].names for name in shown if name in derived))
+    return [name for name in _work(grid) if name not in shown and name in grid.contract.input_axes]
+
+
+def _work(grid: Grid) -> list[str]:
+    return [name for name in grid.contract.free if name not in grid.pools and name not in grid.counts]
+
+
+def length(grid: Grid, axes: Mapping[str, int], recipe: Recipe) -> int:
+    """Return how long the longest sequence of a case is, as far as its sizes tell; without any, its largest size."""
+    along = lines(grid)
+    if not along:
+        return max((axes[name] for name in grid.contract.free if name not in grid.pools), default=0)
+    count = 1 if recipe.structure == "one_long" or not grid.totals else size(grid.plan.batch, axes) or 1
+    return max(-(-axes.get(name, 0) * each // max(1, count)) for name, each in along.items())
+
+
+def long_wishes(grid: Grid, room: int = 0) -> Iterator[Wish]:
+    """Yield one axis after the other that is long; where there are sequences, there is one, or two of which one is."""
+    along = lines(grid)
+    if _has_sequences(grid, along):
+        for number, (value, rows) in enumerate(_LENGTHS):
+            yield from _sequence(grid, along, value, rows, 1 + number % 2, room)
+        return
+    others = sorted((name for name in _work(grid) if name not in along), key=lambda name: -grid.lowest(name))[:_LINES]
+    for value, rows in _LENGTHS:
+        for name in along or others:
+            wishes = ({**_few(grid, few), name: value} for few in _ROWS[-1 if rows == 1 else 0 :])
+            yield from _fitting(grid, wishes, room)
+    if along:
+        short = _few(grid, _ROWS[-1])
+        yield from (wish for name in others for wish in _fitting(grid, [{**short, name: _LENGTHS[0][0]}]))
+
+
+def _has_sequences(grid: Grid, along: Mapping[str, int]) -> bool:
+    return bool(grid.totals) or bool(along and grid.plan.batch is not None)
+
+
+def _sequence(  # noqa: PLR0913, PLR0917 - one more than usual
+    grid: Grid, along: Mapping[str, int], value: int, rows: int, count: int, room: int = 0
+) -> Iterator[Wish]:
+    """Yield one sequence that is so long and has so many queries, where there are both; `count` has to be 1 or 2."""
+    small = {**grid.ones, **{name: grid.base[name] for name in grid.pools}, **grid.sequences(count)}
+    queries = {name: rows for name, what in grid.totals.items() if what == "q" and name not in along}
+    keys = {name: -(-value // each) for name, each in along.items()}
+    changes = {"structure": "one_long"} if "one_long" in grid.structures and (count > 1 or not grid.totals) else {}
+    yield from ((wish, changes) for wish, _ in _fitting(grid, [{**small, **queries, **keys}], room))
+
+
+def _few(grid: Grid, few: int) -> dict[str, int]:
+    """Return sizes of which the inner ones are `few`."""
+    inner = [name for name in _work(grid) if grid.lowest(name)]
+    return {**grid.ones, **dict.fromkeys(inner, few), **{name: grid.base[name] for name in grid.pools}}
+
+
+def _fitting(grid: Grid, wishes: Iterable[dict[str, int]], room: int = 0) -> Iterator[Wish]:
+    """Yield the first wish that stays within the budget, if one does."""
+    yield from islice(((wish, {}) for wish in wishes if fits(grid, wish, room)), 1)
+
+
+def _at_once(grid: Grid) -> Iterator[Wish]:
+    """Yield a case in which all axes pass the size of small tiles at once: of three or more not those of batches."""
+    names = [name for name in _work(grid) if name not in grid.totals]
+    inner = [name for name in names if grid.lowest(name)]
+    names = inner if len(inner) > 1 else names
+    if len(names) + len(grid.totals) + bool(grid.counts) > 1:
+        yield from _fitting(grid, (
+            {**_few(grid, _ROWS[-1]), **dict.fromkeys(names, value), **grid.sequences(value + _PAST),
+             **dict.fromkeys(grid.totals, 2 * (value + _PAST))}
+            for value in _AT_ONCE
+        ), ROOM)  # fmt: skip
+
+
+def odd_wishes(grid: Grid) -> Iterator[Wish]:
+    """Yield lengths around whole numbers of the reference, and twice them, with one query and with half as many."""
+    along = lines(grid)
+    for n in literals(grid.contract):
+        for value, rows in ((2 * n, 1), (n + 1, n // 2), (n, 1), (2 * n + 1, n // 2), (n - 1, 1), (n, n // 2)):
+            if _has_sequences(grid, along):
+                yield from _sequence(grid, along, value, rows, 1)
+            else:
+                axes = [*along] or [name for name in _work(grid) if grid.lowest(name)] or _work(grid)
+                yield from (w for name in axes[:1] for w in _fitting(grid, [{**_few(grid, _ROWS[-1]), name: value}]))
