@@ -183,13 +183,16 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             size = plain.abs() + (1 + growth + alike)
         if size is not None:  # where a term is infinite there is no error
             size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
-            plain.addcmul_(size, self.dice.draw(plain), value=self.unit)
+            draw = self.dice.draw(plain)
+            if not products:  # a whole row may share the error of a sum, which no run may miss by chance
+                draw.sign_()
+            plain.addcmul_(size, draw, value=self.unit)
         elif step.kind is Kind.SMOOTH:
             plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
             if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
                 top = roundoff.top(args[0], args[1])
                 size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
-                plain.mul_(self.dice.draw(top).mul_(size).mul_(self.unit).add_(1))
+                plain.mul_(self.dice.draw(top).sign_().mul_(size).mul_(self.unit).add_(1))
 
     def _disturb_each(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
         """Add one rounding an element: relative to it, or to the terms of a sum that a kernel multiplies one by one."""

@@ -31,6 +31,8 @@ def growth(length: int, *, products: bool = False, cut: bool = False) -> float:
     cards, so that a sum of equal signs falls short by so many halves of a step, at half of its size on average.
     """
     drift = min(length, _LONGEST) / 256 if cut and length >= _LONG else 0.0
+    if not products:  # torch adds up what has a hundred thousand terms in eight or sixteen sums
+        drift += max(length - _LONGEST, 0) / 4096
     return math.sqrt(length) / 16 + min(length, _THREAD if products else _SHORT) / 64 + drift
 
 
