@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .lift import Plan
 
 _FLIP = 2.0**-19  # values this close to a rounding boundary (relative) may fall on either side of it
+_LOST = 5.0  # sigmas that the most that a sum can lose is taken for
 _HELD = 0.75  # few elements depend on such sums: five sigmas of a true rounding are enough
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot")
 _SHIFTED = ("_softmax", "_log_softmax", "logsumexp")
@@ -184,6 +185,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         if size is not None:  # where a term is infinite there is no error
             size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
             draw = self.dice.draw(plain)
+            if step.kind is Kind.SUM:
+                size += roundoff.swamped(step, args, plain) / (_LOST * self.unit)
             if not products:  # a whole row may share the error of a sum, which no run may miss by chance
                 draw.sign_()
             plain.addcmul_(size, draw, value=self.unit)

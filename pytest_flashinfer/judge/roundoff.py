@@ -17,6 +17,7 @@ _SHORT = 256  # terms of a sum that is not worth a look
 _LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor core cuts, and up to which it is trusted
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
 _TINY = 1e-300
+_SWAMPED, _SUMS = 2.0**-24, 8  # of the largest term; how many sums torch makes at the least
 _ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
 _HALF = 0.5  # the mantissa of powers of two
 _SAMPLE, _FEW, _SAME = 64, 0.25, 1e-5
@@ -42,23 +43,45 @@ def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | f
     Where terms differ by less than the steps in which the sum can be held, all of its roundings go one way; where they
     have few values, the roundings of each value do. The shape fits `result`.
     """
-    arg, axis = args[0], args[1] if len(args) > 1 else None
-    exponents = step.name in ("_softmax", "_log_softmax", "logsumexp")
-    if not isinstance(arg, Lifted) or not (exponents or step.name in ("sum", "mean")) or axis in (None, []):
+    found = _terms(step, args)
+    if found is None:
         return 0.0
-    axes = axis if isinstance(axis, (list, tuple)) else [axis]
-    count = math.prod(arg.shape[each] for each in axes)
-    if count <= _SHORT or not arg.numel():
-        return 0.0
-    plain = arg.as_subclass(torch.Tensor)
-    terms = torch.exp(plain - plain.amax(dim=axes, keepdim=True)) if exponents else plain.abs()
-    terms = torch.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0)
+    terms, axes, count = found
     spread = terms.std(dim=axes, keepdim=True) / terms.mean(dim=axes, keepdim=True).clamp_min(_TINY)
     share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
     if len(axes) == 1:
         share = torch.maximum(share, _tied(terms, axes[0]))
     more = share * (min(count, _THREAD) / 64 + max(count - _THREAD, 0) / 256)
     return more if more.ndim == result.ndim else more.reshape(result.shape)
+
+
+def swamped(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
+    """Return how much a sum of very many terms may lose of those that are too small for the partial sums, in its shape.
+
+    torch adds them up in eight or sixteen sums on a CPU, of which one may hold the largest term from the beginning.
+    """
+    found = _terms(step, args)
+    if found is None or found[2] <= _LONGEST:
+        return 0.0
+    terms, axes, count = found
+    lost = terms.masked_fill(terms >= _SWAMPED * terms.amax(dim=axes, keepdim=True), 0.0).sum(dim=axes, keepdim=True)
+    lost /= _SUMS * (count if step.name == "mean" else 1)
+    return lost if lost.ndim == result.ndim else lost.reshape(result.shape)
+
+
+def _terms(step: Step, args: list[Any]) -> tuple[torch.Tensor, list[int], int] | None:
+    """Return the magnitudes of what a long sum adds up, along which axes, and how many; `None` for other operations."""
+    arg, axis = args[0], args[1] if len(args) > 1 else None
+    exponents = step.name in ("_softmax", "_log_softmax", "logsumexp")
+    if not isinstance(arg, Lifted) or not (exponents or step.name in ("sum", "mean")) or axis in (None, []):
+        return None
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    count = math.prod(arg.shape[each] for each in axes)
+    if count <= _SHORT or not arg.numel():
+        return None
+    plain = arg.as_subclass(torch.Tensor)
+    terms = torch.exp(plain - plain.amax(dim=axes, keepdim=True)) if exponents else plain.abs()
+    return torch.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0), list(axes), count
 
 
 def _tied(terms: torch.Tensor, axis: int) -> torch.Tensor:

@@ -228,6 +228,30 @@ def test_a_finite_mask_bounds_as_tightly_as_an_infinite_one(hidden: float, add: 
     assert float(found.allowance.max()) < 4e-5
 
 
+@pytest.mark.parametrize("kind", ["one large", "few values", "rising"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_softmax_over_a_vocabulary_may_be_as_far_off_as_torch_is(kind: str, seed: int) -> None:
+    size = 128256
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, size, generator=generator)
+    if kind == "one large":
+        x = x - 18
+        x[:, 0] = 0.0
+    elif kind == "few values":
+        x = x.masked_fill(torch.rand(2, size, generator=generator) < 0.9, 0.0)
+    else:
+        x = torch.linspace(0, 128, size).expand(2, size).contiguous() + x / 8
+
+    def explicit(x: torch.Tensor) -> torch.Tensor:
+        weights = torch.exp(x - x.amax(-1, keepdim=True))
+        return weights / weights.sum(-1, keepdim=True)
+
+    found = judge(explicit, "float32", (2, size), x=x)
+    assert bool(((torch.softmax(x, -1).double() - found.wide).abs() <= found.allowance).all())
+    largest = found.wide.argmax(-1, keepdim=True)
+    assert bool((found.allowance.gather(-1, largest) <= 1e-3 * found.wide.gather(-1, largest)).all())
+
+
 @pytest.mark.parametrize(
     ("run", "kernel"),
     [
