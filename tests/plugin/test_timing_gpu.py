@@ -29,7 +29,8 @@ def test_facts_of_a_card(repository):
     info = entry["extra_info"]
     assert info["clock"] == "device (CUPTI)"
     assert 0 < info["host_s"] < 1e-3
-    assert 0 <= info["noise"] < 0.2
+    assert info["noise"] >= 0
+    assert entry["stats"]["iqr"] < 0.2 * entry["stats"]["median"]  # a host that is held up once is no fault
     assert 0.1 < info["roofline_share"] < 1.1
     assert info["roofline_bound"] == "memory"
     assert isinstance(info["throttle"], list)
