@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_flashinfer.options import REPLAY
 from pytest_flashinfer.report import github
 from pytest_flashinfer.sources import PROPERTY
 
@@ -83,7 +84,7 @@ def _failures(reporter: pytest.TerminalReporter) -> Iterator[github.Failure]:
         for report in reporter.stats.get(outcome, []):
             facts = dict(getattr(report, "user_properties", ()))
             text = getattr(report, "longreprtext", "") or str(report.longrepr)
-            faults = [_FAULT.match(line) for line in text.splitlines()]
+            faults = [_FAULT.match(line) for line in text.splitlines() if not line.startswith(REPLAY)]
             if PROPERTY in facts:
                 path, _, line = str(facts[PROPERTY]).rpartition(":")
                 about = f"{facts['fib_solution']} of {facts['fib_definition']}"

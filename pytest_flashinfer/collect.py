@@ -12,7 +12,7 @@ import pytest
 
 from pytest_flashinfer import checks
 from pytest_flashinfer.keyword import SHOWN_UUID, Names
-from pytest_flashinfer.options import replay
+from pytest_flashinfer.options import REPLAY, replay
 from pytest_flashinfer.report import notes as notes_of
 from pytest_flashinfer.sources import blamed
 from pytest_flashinfer.stash import SESSION
@@ -182,7 +182,7 @@ class KernelItem(pytest.Function):
     def _replay(self, seed: int | None = None) -> str:
         """Return the line with the command that fails as this item did; `seed` is that of an earlier run, if any."""
         seed = self.config.stash[SESSION].options.seed if seed is None else seed
-        return f"\n  replay: {replay(self.config, self._address, seed)}"
+        return f"\n{REPLAY}{replay(self.config, self._address, seed)}"
 
     @property
     def _address(self) -> str:

@@ -61,6 +61,9 @@ class Options:
     ini_threshold: tuple[str, ...]
 
 
+REPLAY = "  replay: "  # begins the line of a failure that has its command
+
+
 def read(config: pytest.Config) -> Options:
     """Options of the command line over ini keys over defaults.
 
