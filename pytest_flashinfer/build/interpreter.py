@@ -92,8 +92,8 @@ def _counting(transformer: type[ast.NodeTransformer]) -> type[ast.NodeTransforme
         def visit_For(self, node: ast.For) -> ast.For:  # noqa: N802 - the name that ast gives it
             self.generic_visit(node)
             asked = (each.value for each in ast.walk(node) if isinstance(each, ast.Attribute))
-            ranged = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) in {"range", "tl.range"}
-            if ranged and isinstance(node.target, ast.Name):
+            unrolled = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func).endswith("static_range")
+            if isinstance(node.target, ast.Name) and not unrolled:
                 name = node.target.id
                 if any(isinstance(each, ast.Name) and each.id == name for each in asked):
                     node.body.insert(0, self.visit(ast.parse(f"{name} = {name}").body[0]))

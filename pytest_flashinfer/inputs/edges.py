@@ -10,7 +10,17 @@ from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
-from pytest_flashinfer.inputs.long_cases import ROOM, Wish, early_wishes, fits, late_wishes, odd_wishes
+from pytest_flashinfer.inputs.long_cases import (
+    MOST_ROOM,
+    ROOM,
+    Wish,
+    early_wishes,
+    fits,
+    largest_wishes,
+    late_wishes,
+    odd_wishes,
+    order,
+)
 from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
 from pytest_flashinfer.inputs.scalars import caps
 from pytest_flashinfer.inputs.scores import rising_cases
@@ -22,10 +32,6 @@ if TYPE_CHECKING:
 
 Case = tuple[dict[str, int], Recipe]
 _EDGES: Final = 80
-_LARGEST: Final = (4097, 2049, 1025, 513, 257, 127, 61, 31)
-_BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
-_LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
-_ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
 _LAST: Final = 2000  # sizes from here on come last: many small cases tell more than one that takes as long
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
@@ -58,12 +64,12 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     grid = grid_of(definition, listed, max_elements)
     grid.settled(grid.base)  # says at once where nothing can be satisfied
     cases: list[Case] = []
-    largest = list(islice(_largest(grid), limit // _KEPT))
+    largest = list(islice(largest_wishes(grid), limit // _KEPT))
     least = limit - len(largest)
     _add(cases, grid, _first(grid, layouts), seed, least)
     _add(cases, grid, early_wishes(grid), seed, least, ROOM)
     _add(cases, grid, _wishes(grid), seed, least)
-    _add(cases, grid, largest, seed, limit, _ROOM)
+    _add(cases, grid, largest, seed, limit, MOST_ROOM)
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in grid.contract.free))
 
 
@@ -116,7 +122,7 @@ def _first(grid: Grid, layouts: Sequence[Layout]) -> Iterator[Wish]:
     yield from islice(single, 1)
     yield from _mixed_first(grid)
     yield from islice(single, 1)
-    yield from ((grid.scaled(name, 0), {}) for name in _order(grid)[:1] if grid.lowest(name) == 0)
+    yield from ((grid.scaled(name, 0), {}) for name in order(grid)[:1] if grid.lowest(name) == 0)
     yield from islice(_scalars(grid), 1)
 
 
@@ -153,11 +159,11 @@ def _first_families(grid: Grid) -> Sequence[str]:
 
 def _mixed_first(grid: Grid) -> Iterator[Wish]:
     """Yield the families that tell most, each with another structure, a long sequence or another size."""
-    order = _order(grid)
+    axes = order(grid)
     others = chain(
         ((grid.base, {"structure": name}) for name in _FIRST_STRUCTURES if name in grid.structures),
         _longer(grid),
-        ((grid.scaled(order[0], value), {}) for value in _FIRST_SIZES if order),
+        ((grid.scaled(axes[0], value), {}) for value in _FIRST_SIZES if axes),
         repeat((grid.base, {}), _FIRST),
     )
     families = chain(_first_families(grid), repeat(grid.families[0]))
@@ -196,38 +202,14 @@ def _absent(grid: Grid) -> Iterator[Wish]:
         yield from ((grid.base, {"absent": frozenset({name})}) for name in grid.optional)
 
 
-def _order(grid: Grid) -> list[str]:
-    """Free axes, those first that say how much work there is."""
-    def rank(name: str) -> tuple[bool, bool]:
-        return (name in grid.pools, name not in grid.counts and name not in grid.totals and grid.lowest(name) > 0)
-
-    return sorted(grid.contract.free, key=rank)
-
-
 def _sizes(grid: Grid, sizes: Sequence[int]) -> Iterator[Wish]:
     """Yield one size after the other for each axis; where sequences are few, one of them takes the whole total."""
     for number, value in enumerate((*sizes[:1], 0, *sizes[1:])):
-        for name in _order(grid):
+        for name in order(grid):
             if value < grid.lowest(name):
                 continue
             long = "one_long" in grid.structures and name in grid.totals and number % 2
             yield grid.scaled(name, value), {"structure": "one_long"} if long else {}
-
-
-def _largest(grid: Grid) -> Iterator[Wish]:
-    """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there.
-
-    But where there are ids there are several, and they have several things to point at.
-    """
-    small = {**grid.ones, **{name: grid.base[name] for name in grid.pools}}
-    told = [name for name in _LARGEST_STRUCTURES if name in grid.structures]
-    changes = {"structure": told[0]} if told else {}
-    of_sizes = [(name, _LARGEST) for name in _order(grid) if name not in grid.pools]
-    of_ids = [(name, _BEYOND_16_BITS) for name in _order(grid) if name in grid.pools | grid.rows]
-    for name, sizes in (*of_sizes, *of_ids):
-        few = grid.base if name in grid.pools else {**small, **(grid.sequences(2) if name in grid.totals else {})}
-        fitting = (wish for value in sizes if fits(grid, wish := {**few, name: value}, _ROOM))
-        yield from ((wish, changes) for wish in islice(fitting, 1))
 
 
 def _square(grid: Grid) -> list[int]:
@@ -252,8 +234,8 @@ def _longer(grid: Grid) -> Iterator[Wish]:
 
 def _families_again(grid: Grid) -> Iterator[Wish]:
     """Yield the families that tell most at a larger size, with longer rows, on the structures that tell most."""
-    order = _order(grid)
-    wish = {**grid.base, **grid.scaled(order[0], 33)} if order else grid.base
+    axes = order(grid)
+    wish = {**grid.base, **grid.scaled(axes[0], 33)} if axes else grid.base
     longer = {**wish, **dict.fromkeys(grid.rows, _ROW)}
     wish = longer if fits(grid, longer) else wish
     for number, name in enumerate(_TELLING):

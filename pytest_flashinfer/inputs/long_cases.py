@@ -28,6 +28,10 @@ _LINES: Final = 3
 _EARLY: Final = 1
 ROOM: Final = 1 << 20  # elements that early cases may have where the budget is less
 _EARLY_OF_NUMBERS: Final = 2
+_LARGEST: Final = (4097, 2049, 1025, 513, 257, 127, 61, 31)
+_BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
+_LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
+MOST_ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
 
 
 def early_wishes(grid: Grid) -> Iterator[Wish]:
@@ -155,3 +159,27 @@ def odd_wishes(grid: Grid) -> Iterator[Wish]:
             else:
                 axes = [*along] or [name for name in _work(grid) if grid.lowest(name)] or _work(grid)
                 yield from (w for name in axes[:1] for w in _fitting(grid, [{**_few(grid, _ROWS[-1]), name: value}]))
+
+
+def largest_wishes(grid: Grid) -> Iterator[Wish]:
+    """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there.
+
+    But where there are ids there are several, and they have several things to point at.
+    """
+    small = {**grid.ones, **{name: grid.base[name] for name in grid.pools}}
+    told = [name for name in _LARGEST_STRUCTURES if name in grid.structures]
+    changes = {"structure": told[0]} if told else {}
+    of_sizes = [(name, _LARGEST) for name in order(grid) if name not in grid.pools]
+    of_ids = [(name, _BEYOND_16_BITS) for name in order(grid) if name in grid.pools | grid.rows]
+    for name, sizes in (*of_sizes, *of_ids):
+        few = grid.base if name in grid.pools else {**small, **(grid.sequences(2) if name in grid.totals else {})}
+        fitting = (wish for value in sizes if fits(grid, wish := {**few, name: value}, MOST_ROOM))
+        yield from ((wish, changes) for wish in islice(fitting, 1))
+
+
+def order(grid: Grid) -> list[str]:
+    """Return the free axes, those first that say how much work there is."""
+    def rank(name: str) -> tuple[bool, bool]:
+        return (name in grid.pools, name not in grid.counts and name not in grid.totals and grid.lowest(name) > 0)
+
+    return sorted(grid.contract.free, key=rank)

@@ -30,7 +30,6 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     tolerance: Tolerance | None = None,
     *,
     equal_nan: bool = False,
-    poison: float | None = None,
     inputs: Mapping[str, Any] | None = None,
     previous: torch.Tensor | None = None,
     draws: dict[str, Draws] | None = None,
@@ -39,10 +38,9 @@ def compare(  # noqa: PLR0913 - all but two have defaults
 ) -> Comparison:
     """Compare one output (storage shape and dtype as declared) with the truth.
 
-    `equal_nan`: the inputs hold NaN or inf, so the result may. `poison`: what the buffer held before the call (NaN for
-    floats). `inputs`, `previous`: what a wrong output is tried against for a hint. `draws`: where the test of sampled
-    outputs carries its draws from call to call. `explained`: say what is wrong, which takes longer than to find it.
-    `ranked`: ids of a top-k have values beside them, in their order.
+    `equal_nan`: the inputs hold NaN or inf, so the result may. `inputs`, `previous`: what a wrong output is tried
+    against for a hint. `draws`: where the test of sampled outputs carries its draws from call to call. `explained`: say
+    what is wrong, which takes longer than to find it. `ranked`: ids of a top-k have values beside them, in their order.
     """
     settings = tolerance or Tolerance()
     own = in_force(settings, truth.name, truth.dtype)
@@ -61,7 +59,7 @@ def compare(  # noqa: PLR0913 - all but two have defaults
         judge = Values(actual, truth, own, equal_nan=bool(own.equal_nan) or (equal_nan and own.equal_nan is None))
     tally = judge.run()
     found = decide(judge, tally)
-    return found if found.ok or not explained else explain(judge, tally, poison, inputs or {}, previous)
+    return found if found.ok or not explained else explain(judge, tally, inputs or {}, previous)
 
 
 def _missing(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison:

@@ -37,11 +37,7 @@ def decide(judge: Exact | Values, tally: Tally) -> Comparison:
 
 
 def explain(
-    judge: Exact | Values,
-    tally: Tally,
-    poison: float | None,
-    inputs: Mapping[str, Any],
-    previous: torch.Tensor | None,
+    judge: Exact | Values, tally: Tally, inputs: Mapping[str, Any], previous: torch.Tensor | None
 ) -> Comparison:
     """Return the failure with the worst element, where the misses lie, and what the output looks like."""
     found, (problem, rule) = decide(judge, tally), _decide(judge, tally)
@@ -50,7 +46,7 @@ def explain(
     actual, expected = judge.values(at) if found.n_total else (None, None)
     limit = judge.limit(at) if found.n_total else None
     bad = torch.cat([judge.bad(part) for part in spans(judge.actual)]).reshape(judge.shape)
-    place = _unwritten(judge, bad, poison) or where.describe(bad)
+    place = where.describe(bad)
     hint = _hint(judge, inputs, previous)
     lines = [_headline(judge, problem, index, actual, expected, limit, at, rule)]
     if problem != "reference":
@@ -172,18 +168,6 @@ def _bound_name(judge: Exact | Values) -> str:
         advice = judge.strict and is_integer(judge.truth.dtype)
         return "exact" + f" (limits for all outputs leave integers exact, {name}:atol=1 does not)" * advice
     return f"{judge.truth.how}" + (f", times {own.scale:g}" if own.scale is not None else "")
-
-
-def _unwritten(judge: Exact | Values, bad: torch.Tensor, poison: float | None) -> str:
-    """Say which elements still hold the poison, where that explains every miss."""
-    if poison is None:
-        return ""
-    held = judge.actual.isnan() if isinstance(poison, float) and math.isnan(poison) else judge.actual == poison
-    held = held.reshape(judge.shape)
-    if not bool((bad & held).any()) or bool((bad & ~held).any()):
-        return ""
-    place = where.describe(bad)
-    return "never written (poison left): " + (place.removeprefix("all misses in ") or "some elements")
 
 
 def _hint(judge: Exact | Values, inputs: Mapping[str, Any], previous: torch.Tensor | None) -> str:

@@ -132,7 +132,7 @@ for dtype in (torch.float32, torch.float64):
 """
 NAMES = """
 from triton.language import arange, cdiv, constexpr, exp, load, program_id, static_range, store, zeros
-from triton.language import float32, range as counted, sum as total
+from triton.language import float32, int64, range as counted, sum as total
 from triton.language.extra.cuda import gdc_wait, libdevice
 from triton.language.extra.cuda.libdevice import tanh
 from triton.language.math import rsqrt
@@ -145,7 +145,7 @@ def kernel(x, out, n, BLOCK: constexpr):
     gdc_wait()
     sums = zeros((BLOCK,), float32)
     for i in counted(cdiv(n, BLOCK)):
-        at = i * BLOCK + arange(0, BLOCK)
+        at = i.to(int64) * BLOCK + arange(0, BLOCK)
         sums += load(x + at, mask=at < n, other=0.0)
     for i in static_range(3):
         sums += i
