@@ -166,12 +166,14 @@ class KernelItem(pytest.Function):
             if isinstance(error, ReferenceFailed):
                 line = self.config.stash[SESSION].catalogue.reference_line(self.path)
                 text += f"\n  it is at {self.path}:{line}"
-            raise pytest.fail.Exception(text + self._replay(), pytrace=False) from None
+            pytest.fail(text + self._replay(), pytrace=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Show a verdict as its own few lines; anything else as pytest does, for it is a fault of the plugin."""
         if isinstance(excinfo.value, SchemaFailed):
             return self._shown(excinfo, f"{excinfo.value}{self._replay()}")
+        if isinstance(excinfo.value, pytest.fail.Exception) and not excinfo.value.pytrace:
+            return self._shown(excinfo, str(excinfo.value.msg))
         text = getattr(excinfo.value, "text", None)
         if callable(text):
             said = text()

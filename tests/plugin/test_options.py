@@ -234,6 +234,16 @@ def test_a_failure_takes_one_line_of_the_summary_in_ci_as_well(repository, kerne
     assert "test_correct[good-n4-w_0004] - RUNTIME_ERROR: y: shares memory with the input x" in summary[0]
 
 
+def test_so_does_a_failure_of_the_reference(repository, kernels, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    repository.define(reference="def run(x, w):\n    return x @ w.nothing\n")
+    result = kernels("-k", "test_reference", "--tb=no")
+    start = next(number for number, line in enumerate(result.outlines) if "short test summary" in line)
+    summary = result.outlines[start + 1 :]
+    assert len(summary) == 2, summary
+    assert "test_reference[n4-w_0004] - INVALID_REFERENCE: reference fails: the reference raised" in summary[0]
+
+
 def test_a_file_named_on_the_command_line_needs_no_option(pytester, repository):
     """Its workloads are those of the data set it lies in, wherever pytest is called; its solutions are no strangers."""
     (repository.root / "elsewhere").mkdir()
