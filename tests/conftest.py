@@ -16,7 +16,7 @@ pytest_plugins = ["pytester"]
 for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
     os.environ.pop(name, None)  # the runs inside of tests are not those whose log and summary people read
 for name in ("CI", "BUILD_NUMBER", "BUILDKITE", "CIRCLECI", "CIRRUS_CI", "GITLAB_CI", "TEAMCITY_VERSION", "TF_BUILD"):
-    os.environ.pop(name, None)  # pytest cuts no message there, and hypothesis keeps no failures: tests say where it is so
+    os.environ.pop(name, None)  # pytest cuts no message there, and hypothesis keeps no failures: some tests set it
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]  # nor are they parts of the run that these tests may be spread over
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell starts in the background
