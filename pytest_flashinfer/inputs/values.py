@@ -11,21 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import families, scores
+from pytest_flashinfer.inputs import families, ranges, scores
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE, ROTARY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan
 
 _CHUNK: Final = 1 << 24
-_BASE: Final = 10000.0  # of rotary frequencies, usually
-_BASES: Final = (3.0, 6.0)  # log10 of the least and the greatest
-_USUAL: Final = 0.25  # how often it is the usual one
-_FARTHEST: Final = 1024  # position, of a table of one position
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
@@ -107,9 +103,9 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
     else:
         wide = x if torch_type not in FLOAT8 else torch.empty(want.shape, dtype=torch.float32, device=source.device)
         if kind in ROTARY:
-            _rotary(wide, kind, want.base, source.table())
+            ranges.rotary(wide, kind, want.base, source.table())
         else:
-            _RANGED[kind](wide, source.own(name))
+            ranges.FILLS[kind](wide, source.own(name))
         _suited(wide, want, family, source)
         if kind == "weight_scale" and torch_type not in FLOAT8:
             wide.div_(math.sqrt(max(1, want.fan_in or 1)))
@@ -185,73 +181,3 @@ def _probabilities(x: torch.Tensor, family: str, source: Source, name: str) -> N
             chosen = torch.randint(len(_HEATS), (len(wide), 1), device=x.device, generator=own)
             p = wide.clamp_(-100, 100).mul_(heat[chosen]).softmax(dim=1)
         part.copy_(p)
-
-
-def _range(low: float, high: float) -> Callable[[torch.Tensor, torch.Generator], None]:
-    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
-        x.uniform_(low, high, generator=generator)
-
-    return fill
-
-
-def _power(low: float, high: float, sign: float = 1) -> Callable[[torch.Tensor, torch.Generator], None]:
-    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
-        x.uniform_(low, high, generator=generator).exp2_().mul_(sign)
-
-    return fill
-
-
-def _near(centre: float, spread: float) -> Callable[[torch.Tensor, torch.Generator], None]:
-    def fill(x: torch.Tensor, generator: torch.Generator) -> None:
-        x.normal_(generator=generator).mul_(spread).add_(centre)
-
-    return fill
-
-
-def _rotary(x: torch.Tensor, part: str, base: float | None, random: Random) -> None:
-    """Fill with real cosines and sines: position along the axis before the last, frequency along the last.
-
-    Where that axis has one entry only, all axes but the last count positions. Unless `base` is told it is drawn, and so
-    is the position where there is no axis for it: a kernel that makes the table itself gives itself away then.
-    """
-    drawn = _BASE if random.random() < _USUAL else 10 ** random.uniform(*_BASES)
-    position = random.randrange(1, _FARTHEST)
-    flat = x if x.dim() > 1 and x.shape[-2] > 1 else x.view(-1, x.shape[-1])
-    rows, half = flat.shape[-2], (x.shape[-1] + 1) // 2
-    first = position if x.dim() == 1 and base is None else 0
-    places = torch.arange(rows, dtype=torch.float32, device=x.device).view(-1, 1) + first
-    steps = torch.arange(half, dtype=torch.float32, device=x.device)
-    angles = places * (base or drawn) ** (-steps / half)
-    halves = {"cos_sin": (angles.cos(), angles.sin()), "cos": (angles.cos(),) * 2, "sin": (angles.sin(),) * 2}
-    flat.copy_(torch.cat(halves[part], dim=1)[:, : x.shape[-1]])
-
-
-def _min_p(x: torch.Tensor, generator: torch.Generator) -> None:
-    x.uniform_(-0.05, 0.3, generator=generator).clamp_min_(0)  # none at all is the usual one
-
-
-def _top_p(x: torch.Tensor, generator: torch.Generator) -> None:
-    x.uniform_(0.05, 1.1, generator=generator)
-    x.copy_(torch.where(x > 1, 1.0, x.clamp_max(0.95)))  # none at all is usual too
-
-
-def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
-    del generator
-    x.zero_()
-
-
-_RANGED: Final = {
-    "zeros": _zero,
-    "unit_weight": _near(1, 0.1),
-    "bias": _near(0, 0.2),
-    "scale": _power(-1, 1),
-    "weight_scale": _power(-1, 1),
-    "temperature": _range(0.5, 1.5),
-    "top_p": _top_p,
-    "min_p": _min_p,
-    "uniform": _range(0.001, 0.999),
-    "a_log": _range(-0.7, 1.4),
-    "negative": _power(-2, 2, -1),
-    "log_decay": _power(-6, 0, -1),
-    "decay": _range(0.05, 0.99),
-}

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.ranges import FILLS
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.values import _RANGED, Source, Want, float_tensor
+from pytest_flashinfer.inputs.values import Source, Want, float_tensor
 from pytest_flashinfer.inputs.variant import KINDS, variant
 from tests.inputs.contracts import ROPE, axes, define, tensor
 
@@ -91,7 +92,7 @@ def test_a_base_that_the_contract_tells_is_kept(words, base):
         assert torch.equal(table(1, told), table(2, told))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in (*_RANGED, "cos_sin", "weight", "data") if kind != "zeros"])
+@pytest.mark.parametrize("kind", [kind for kind in (*FILLS, "cos_sin", "weight", "data") if kind != "zeros"])
 def test_every_role_but_scratch_depends_on_the_seed(kind):
     one, two = (float_tensor(Want("x", kind, (5, 6), torch.float32, 6), "normal", Source(seed, torch.device("cpu")))
                 for seed in (0, 4))  # fmt: skip
