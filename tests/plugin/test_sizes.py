@@ -138,12 +138,11 @@ def test_a_failure_is_saved_once_and_a_rerun_starts_at_it(tmp_path):
 
 def test_the_command_of_a_failure_brings_it_again_also_where_nothing_is_known_of_it(tmp_path):
     """The second run has it from the first one, with values that its own seed would not make."""
-    repository = repository_of(tmp_path, tail=TAIL)
-    first, second = (repository.run(*SIZES, *seed, apart=True)["test_sizes[tail]"] for seed in (["--fib-seed=1"], []))
+    known, fresh = (repository_of(tmp_path / name, wrong=WRONG) for name in ("known", "fresh"))
+    first, second = (known.run(*SIZES, *seed)["test_sizes[wrong]"] for seed in (["--fib-seed=1"], []))
     assert line_of(second) == line_of(first)
     seed = re.search(r"replay: .*(--fib-seed=\d+)", second.text)[1]
-    shutil.rmtree(tmp_path / ".hypothesis")
-    assert line_of(repository.run(*SIZES, seed, apart=True)["test_sizes[tail]"]) == line_of(second)
+    assert line_of(fresh.run(*SIZES, seed)["test_sizes[wrong]"]) == line_of(second)
 
 
 def test_a_bug_is_saved_once_whatever_the_seed(tmp_path):
