@@ -121,9 +121,9 @@ class SizeSearch:
         try:
             with pace:
                 check(*drawn, repeat=pace.repeat)
-            tally.judged(drawn[0])
+            tally.judged(*drawn)
         except (InputsError, ReferenceFailed) as error:
-            tally.errors.append(error)
+            tally.unjudged(error, drawn[1])
         except Failed as failed:
             if failed.case is None:
                 raise  # it was not called at all: it does not build
@@ -187,7 +187,7 @@ class SizeSearch:
         edges = edge_cases(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed)
         return Search(
             outcome,
-            _anew_where_unfair(edges, tally),
+            _worth_trying(edges, tally),
             case_strategy(self.definition, self.listed, self.budget, layouts=self.layouts),
             lambda drawn: simpler(self.definition, *drawn),
             self.options.examples,
@@ -227,9 +227,14 @@ class SizeSearch:
         return True
 
 
-def _anew_where_unfair(edges: Iterable[Drawn], tally: Tally) -> Iterator[Drawn]:
-    """Yield cases, each one that turns out to be unfair once more with other values: no other may be of its family."""
+def _worth_trying(edges: Iterable[Drawn], tally: Tally) -> Iterator[Drawn]:
+    """Yield cases, but for those with scalars that the reference turned out to refuse.
+
+    Each one that turns out to be unfair is yielded once more with other values: no other may be of its family.
+    """
     for axes, recipe in edges:
+        if tally.refused(recipe):
+            continue
         known = len(tally.errors)
         yield axes, recipe
         if any(isinstance(error, Unfair) for error in tally.errors[known:]):

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.inputs.axes import shape_of
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.inputs.recipe import Recipe
 
+_CERTAIN = 2  # failures of the reference, and no case that it can do: it does not take that value of a scalar
 _SHARE = 0.1  # of all cases: where fewer could be drawn, the constraints are beyond what draws know
 
 
@@ -27,10 +30,23 @@ class Tally:
     definition: Definition
     errors: list[Exception] = field(default_factory=list)
     telling: int = 0
+    _taken: Counter[tuple[str, object]] = field(default_factory=Counter)
+    _refused: Counter[tuple[str, object]] = field(default_factory=Counter)
 
-    def judged(self, axes: Mapping[str, int]) -> None:
-        """Count a case of these sizes that was judged."""
+    def judged(self, axes: Mapping[str, int], recipe: Recipe) -> None:
+        """Count a case that was judged."""
         self.telling += not _nothing(self.definition, axes)
+        self._taken.update(recipe.scalars.items())
+
+    def unjudged(self, error: Exception, recipe: Recipe) -> None:
+        """Count a case that could not be judged."""
+        self.errors.append(error)
+        if isinstance(error, ReferenceFailed) and not isinstance(error, Unfair) and not self.refused(recipe):
+            self._refused.update(recipe.scalars.items())
+
+    def refused(self, recipe: Recipe) -> bool:
+        """Whether the reference fails with a scalar of this recipe whatever else a case has: a mode it has not got."""
+        return any(self._refused[each] >= _CERTAIN and not self._taken[each] for each in recipe.scalars.items())
 
     def too_little(self, tried: int) -> str | None:
         """Return why a search in which nothing failed is no pass, or `None`: of `tried` cases hardly any says much."""

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import time
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -31,6 +32,7 @@ from pytest_flashinfer.pace import Pace
 from pytest_flashinfer.saved import Saved
 from pytest_flashinfer.search import Search
 from pytest_flashinfer.searching import SizeSearch
+from pytest_flashinfer.unjudged import Tally
 from pytest_flashinfer.worker.case import Case, shapes_of
 from tests.inputs.contracts import ALL, DELTA
 
@@ -395,6 +397,36 @@ def test_scalars_of_listed_workloads_are_drawn():
     seen = set()
     search(listed=listed, examples=60).run(lambda axes, recipe, *, repeat: seen.add(recipe.scalars.get("scale")))
     assert {0.25, 3.0, None} <= seen
+
+
+def test_a_scalar_that_the_reference_always_refuses_is_not_tried_a_third_time():
+    """It is a mode that other inputs rule out. What fails for another reason, or is no fair test, goes on."""
+    errors = {3: ReferenceFailed("no such mode"), 5: Unfair("y: cancels")}
+    scales = [InputSpec("scalar", value) for value in (3, 5)]
+    listed = [replace(workload(4), inputs={"x": InputSpec("random"), "scale": scale}) for scale in scales]
+    seen = Counter()
+
+    def check(axes, recipe, *, repeat):
+        scale = recipe.scalars.get("scale")
+        seen[scale] += 1
+        if scale in errors:
+            raise errors[scale]
+
+    search(listed=listed, examples=70).run(check)
+    assert seen[3] == 2
+    assert seen[5] > 2
+
+
+def test_a_scalar_that_the_reference_took_once_goes_on():
+    tally, odd, both = Tally(ROWS), Recipe(1, scalars={"scale": 3}), Recipe(1, scalars={"scale": 3, "mode": 1})
+    for _ in range(2):
+        tally.unjudged(ReferenceFailed("odd"), odd)
+    assert tally.refused(odd)
+    tally.unjudged(ReferenceFailed("odd"), both)
+    tally.unjudged(ReferenceFailed("odd"), both)
+    assert not tally.refused(Recipe(1, scalars={"mode": 1})), "what is known of the other scalar explains it"
+    tally.judged({"n": 1}, odd)
+    assert not tally.refused(odd)
 
 
 def test_a_definition_that_cannot_be_satisfied_is_skipped_with_the_reason():
