@@ -103,7 +103,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         step.noisy = not exact
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
         clean = exact and all(arg.clean for arg in floats)
-        integral = not clean and (step.kind is Kind.ROUND or exact) and whole(tensor)
+        signed = step.name == "copysign" and isinstance(args[0], Lifted) and args[0].settled  # of one sign or the other
+        integral = not clean and (step.kind is Kind.ROUND or exact or signed) and whole(tensor)
         terms = distribute.terms(step, args, floats, tensor)
         if written and isinstance(tensor, Lifted):
             tensor.origin, tensor.clean, tensor.exponential, tensor.integral = False, clean, False, integral

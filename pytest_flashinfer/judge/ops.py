@@ -30,7 +30,7 @@ _NAMES = {
         contiguous where masked_fill masked_select masked_scatter scatter index_put _index_put_impl index_copy
         index_fill fill zero zeros ones empty full arange linspace eye scalar_tensor new_zeros new_ones new_empty
         new_full zeros_like ones_like empty_like full_like empty_strided new_empty_strided max min amax amin aminmax
-        cummax cummin clamp clamp_min clamp_max relu neg abs sign maximum minimum fmax fmin flip roll tril triu
+        cummax cummin clamp clamp_min clamp_max relu neg abs maximum minimum fmax fmin flip roll tril triu
         constant_pad_nd unfold embedding detach lift_fresh lift alias diagonal diag_embed repeat_interleave movedim
         nan_to_num threshold hardtanh select_scatter slice_scatter view_as_real view_as_complex lerp_none triu_indices
         isnan isinf rand randn randint uniform normal bernoulli exponential random multinomial narrow swapaxes
@@ -42,7 +42,7 @@ _NAMES = {
     Kind.CONTRACT: "mm bmm addmm baddbmm addbmm mv dot vdot addmv addr linear convolution _convolution _scaled_mm",
     Kind.SUM: "sum mean nansum cumsum index_add scatter_add scatter_reduce index_reduce trace segment_reduce",
     Kind.LOGSUM: "logsumexp log_softmax _log_softmax logcumsumexp logaddexp logaddexp2",
-    Kind.ROUND: "round floor ceil trunc frac fmod remainder floor_divide",
+    Kind.ROUND: "round floor ceil trunc sign frac fmod remainder floor_divide",
     Kind.SELECT: "sort topk argmax argmin argsort kthvalue msort median mode",
     Kind.COMPARE: "eq ne lt le gt ge",
 }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
 import torch
 
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.truth import OutputSpec, inadmissible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def routing(logits: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -92,6 +98,34 @@ def test_a_quantised_value_at_a_boundary_may_go_either_way_and_no_other() -> Non
     honest = torch.round(x * (127 / x.abs().amax(-1, keepdim=True))).clamp(-127, 127).to(torch.int8)
     assert compare(honest, found["q"]).ok
     assert not compare(honest + (torch.arange(512) == 77).to(torch.int8), found["q"]).ok
+
+
+@pytest.mark.parametrize(
+    "nearest",
+    [
+        torch.round,
+        lambda r: torch.floor(r + 0.5),
+        lambda r: torch.sign(r) * torch.floor(r.abs() + 0.5),
+        lambda r: torch.copysign(torch.floor(r.abs() + 0.5), r),
+        lambda r: torch.where(r < 0, -torch.floor(0.5 - r), torch.floor(r + 0.5)),
+        lambda r: torch.trunc(r + torch.copysign(torch.full_like(r, 0.5), r)),
+        lambda r: r + 0.5 * torch.sign(r),
+        lambda r: torch.round(r + 128) - 128,
+        lambda r: torch.round(r).to(torch.int32),
+    ],
+    ids=["round", "floor", "sign", "copysign", "where", "trunc", "cast", "offset", "int32"],
+)
+def test_a_cast_decides_nothing_that_was_rounded_before(nearest: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return nearest(x / x.abs().amax(-1, keepdim=True) * 127).to(torch.int8)
+
+    x = torch.randn(8, 512, generator=torch.Generator().manual_seed(3))
+    found = evaluate(run, {"x": x}, {"q": OutputSpec("int8", (8, 512))})
+    assert inadmissible(found) is None
+    undecided = found.outputs["q"].undecided
+    assert undecided is None or int(undecided.sum()) < 8
+    assert compare(run(x), found.outputs["q"]).ok
+    assert not compare(run(x) + (torch.arange(512) == 77).to(torch.int8), found.outputs["q"]).ok
 
 
 def test_a_case_that_rounding_decides_altogether_is_inadmissible() -> None:
