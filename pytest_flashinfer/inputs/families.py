@@ -80,6 +80,11 @@ def _rising(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own).mul_(0.25).add_(torch.linspace(0, _RISE, x.shape[1], device=x.device).to(x.dtype))
 
 
+def _sunken(x: torch.Tensor, draw: Draw) -> None:
+    """Put all values so far below zero that their exponentials are 0 in float32, unless shifted."""
+    x.normal_(generator=draw.own).mul_(8).sub_(2.0 ** min(9, draw.limit - 4))
+
+
 def _positive(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own).abs_().add_(0.25)
     _scale_rows(x, draw, -1, 3)
@@ -202,6 +207,7 @@ FAMILIES: Final[dict[str, Fill]] = {
     "negative": _negative,
     "opposed": _opposed,
     "far_below": _opposed,
+    "sunken": _sunken,
     "rising": _rising,
     "sparse": _sparse,
     "tiny": _tiny,

@@ -12,13 +12,12 @@ from pytest_flashinfer.inputs.axes import shape_of, solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict, BadData, UnknownDtype, Unsatisfiable
-from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.load import load_tensor
 from pytest_flashinfer.inputs.plan import Plan, plan_of
 from pytest_flashinfer.inputs.stale import poison
 from pytest_flashinfer.inputs.structure import index_tensors, setting_for
-from pytest_flashinfer.inputs.values import Source, Want, float_tensor, not_finite
+from pytest_flashinfer.inputs.values import Source, Want, family_of, float_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,9 +178,7 @@ def _float(making: _Making, name: str, source: Source) -> torch.Tensor:
         raise UnknownDtype(f"input `{name}` has dtype `{spec.dtype}`, which is none of a tensor's")
     role = making.plan.roles[name]
     fan_in = shape_of((role.axis,), making.env)[0] if role.axis is not None else None
-    family = making.recipe.family
-    if family in SPECIAL and name not in not_finite(making.plan):
-        family = "normal"
+    family = family_of(name, making.recipe.family, making.plan)
     want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in, role.base)
     return float_tensor(want, family, source)
 

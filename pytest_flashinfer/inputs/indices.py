@@ -12,6 +12,7 @@ import torch
 from pytest_flashinfer.inputs import unused
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
+from pytest_flashinfer.inputs.stale import POISON
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Sequences, Setting
@@ -52,10 +53,17 @@ def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
         raise nothing_to_point_at(setting, name, f"{count} page indices")
     if setting.structure == "identity":
         return torch.arange(count) % max(limit, 1)
-    ids = sample(setting, count, limit)
+    ids = _owned(setting, count, limit)
     if setting.structure == "shared" and found.pages is not None and sum(found.pages) == count:
         _share(setting, ids, found.pages)
     return ids
+
+
+def _owned(setting: Setting, count: int, limit: int) -> torch.Tensor:
+    """Return pages that sequences own: where the others hold what must not matter, page 0, a usual padding, is one."""
+    if setting.structure in POISON and count < limit:
+        return sample(setting, count, limit - 1) + 1
+    return sample(setting, count, limit)
 
 
 def _share(setting: Setting, ids: torch.Tensor, lengths: list[int]) -> None:
@@ -83,7 +91,7 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     lines = math.prod(shape[:-1])
     lengths = found.kv if found.kv and lines % len(found.kv) == 0 else [shape[-1] * found.page_size] * max(1, shape[0])
     used = [min(shape[-1], -(-n // found.page_size)) for n in lengths for _ in range(lines // len(lengths))]
-    drawn = sample(setting, sum(used), limit)
+    drawn = _owned(setting, sum(used), limit)
     if setting.structure == "identity":
         drawn = torch.arange(sum(used)) % max(limit, 1)
     elif setting.structure == "shared":

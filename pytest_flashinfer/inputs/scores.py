@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.grid import Grid
     from pytest_flashinfer.inputs.plan import Plan
 
-FAMILIES: Final = frozenset({"opposed", "far_below", "rising"})
+FAMILIES: Final = frozenset({"opposed", "far_below", "rising", "sunken"})
 _QUERY: Final = re.compile(r"q(_|$)|quer(y|ies)", re.IGNORECASE)
+_SCORES: Final = re.compile(r"logits|scores?$|lse|^s(_\w)?$|energ")
 _EXPONENTIALS: Final = re.compile(r"softmax|logsumexp|\bexp2?\(", re.IGNORECASE)
 _FARTHER: Final = 256  # a factor with which scores lie below -1e4, and many below what 16 bits hold
 _LOW: Final = (1e3, 1e7)  # magnitudes of what may stand for a masked score, above which other scores have to be
@@ -33,9 +34,17 @@ _MANY: Final = 300  # keys: several blocks
 def left_out(contract: Contract, plan: Plan) -> frozenset[str]:
     """Return the families of scores that say nothing for this definition, or that it forbids."""
     reference = contract.definition.reference or ""
-    if not _queries(plan):  # what rises along its rows tells something of a softmax as well
-        return FAMILIES - ({"rising"} if _EXPONENTIALS.search(reference) else set())
-    return frozenset({"far_below"} if _masks_low(reference) else ())
+    if not _queries(plan):
+        if not _EXPONENTIALS.search(reference):
+            return FAMILIES
+        return FAMILIES - {"rising", *(["sunken"] if inputs(plan) else [])}  # a softmax of what rises tells something
+    return frozenset({"sunken"} | ({"far_below"} if _masks_low(reference) else set()))
+
+
+def inputs(plan: Plan) -> set[str]:
+    """Return the inputs that are scores themselves, by their names, or the only input that is free."""
+    free = {name for name, role in plan.roles.items() if role.kind in FREE}
+    return {name for name in free if _SCORES.search(name)} or (free if len(free) == 1 else set())
 
 
 def _queries(plan: Plan) -> list[str]:

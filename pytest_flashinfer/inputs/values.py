@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 24
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
+_OF_SCORES: Final = families.SPECIAL | {"sunken"}
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
 
@@ -58,16 +59,14 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     text = " ".join(filter(None, (contract.definition.description, *(spec.description for spec in specs)))).lower()
     if any(role.kind == "mask" for role in plan.roles.values()):
         text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
-    spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and not_finite(plan)}
+    spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and scores.inputs(plan)}
     left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
     return tuple(name for name in families.FAMILIES if name not in left_out)
 
 
-def not_finite(plan: Plan) -> set[str]:
-    """Return the inputs that families put NaN and infinities into: scores, or the only input that is free."""
-    free = {name for name, role in plan.roles.items() if role.kind in FREE}
-    named = {name for name in free if re.search(r"logits|scores?$|lse|^s(_\w)?$|energ", name)}
-    return named or (free if len(free) == 1 else set())
+def family_of(name: str, family: str, plan: Plan) -> str:
+    """Return the family that fills an input: those that are about scores alone leave the others as they usually are."""
+    return "normal" if family in _OF_SCORES and name not in scores.inputs(plan) else family
 
 
 @dataclass(frozen=True, slots=True)

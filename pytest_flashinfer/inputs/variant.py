@@ -14,13 +14,12 @@ from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.elements import mend
-from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.limits import limits, readable
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.stale import poison
-from pytest_flashinfer.inputs.values import Source, Want, float_tensor, not_finite
+from pytest_flashinfer.inputs.values import Source, Want, family_of, float_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -143,9 +142,8 @@ def _drawn(changing: _Changing, name: str, seed: int) -> torch.Tensor:
     if role.kind in BYTE_KINDS:
         return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name), *limits(contract, name, env))
     fan_in = shape_of((role.axis,), env)[0] if role.axis is not None else None
-    special = recipe.family in SPECIAL and name not in not_finite(changing.plan)
     want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base)
-    return float_tensor(want, "normal" if special else recipe.family, source)
+    return float_tensor(want, family_of(name, recipe.family, changing.plan), source)
 
 
 def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:

@@ -155,6 +155,7 @@ def test_what_no_sequence_reads_shows_when_it_is_read():
     assert not live.all()
     for name in ("k_cache", "v_cache"):
         assert torch.equal(inputs[name].isnan().all((2, 3)), ~live)
+    assert not live[0].any(), "padded tables point there"
     big = make_inputs(PAGED_DECODE, DECODE, Recipe(3, structure="stale_big"))["k_cache"]
     assert big.isfinite().all()
     assert (big[~live] > 1000).all()

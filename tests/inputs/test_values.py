@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -283,6 +284,24 @@ def test_scores_far_below_are_below_what_stands_for_masked_ones():
     assert (scores.amax(1) < -1e4).any()
     assert (scores < -65504).any()
     assert inputs["q"].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float8_e4m3fn"])
+def test_scores_that_are_inputs_lie_far_below_zero_as_well(dtype):
+    """States to be merged hold values beside them, which stay as they are."""
+    states = define("merge", axes(n=None, m=None, d=8), {"v": tensor("n m d", dtype), "s": tensor("n m", dtype)}, {
+        "y": tensor("n d", dtype)}, """
+        def run(v, s):
+            p = torch.exp2(s.float() - s.float().amax(1, keepdim=True))
+            return ((p / p.sum(1, keepdim=True))[..., None] * v.float()).sum(1).to(v.dtype)
+        """)  # fmt: skip
+    assert "sunken" in family_names(contract_of(states), plan_of(contract_of(states)))
+    inputs = make_inputs(states, {"n": 9, "m": 9}, Recipe(0, family="sunken"))
+    assert inputs["s"].float().max() < (-150 if dtype != "float8_e4m3fn" else -104), "exp() of these is 0 in float32"
+    assert inputs["s"].float().isfinite().all()
+    assert inputs["v"].float().abs().max() < 8
+    silent = replace(states, reference="def run(v, s):\n    return (v * s[..., None]).sum(1)\n")
+    assert "sunken" not in family_names(contract_of(silent), plan_of(contract_of(silent)))
 
 
 @pytest.mark.parametrize(("mask", "low"), [

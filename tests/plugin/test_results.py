@@ -168,11 +168,11 @@ def test_a_run_that_lists_only_leaves_results_alone(repository, old, option):
 
 def test_who_handles_sigterm_keeps_it(repository):
     """Within the run it is Ctrl-C unless somebody else has it, and afterwards it is what it was."""
-    seen = "import signal\n\ndef pytest_runtestloop():\n    print('handler', signal.getsignal(signal.SIGTERM))\n"
+    seen = "import signal\n\ndef pytest_runtestloop():\n    print('handler', repr(signal.getsignal(signal.SIGTERM)))\n"
     repository.write("conftest.py", seen)
     own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        assert f"handler {signal.SIG_IGN}" in repository.run("-k", "test_schema", "-s").output
+        assert f"handler {signal.SIG_IGN!r}" in repository.run("-k", "test_schema", "-s").output
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         assert "handler <built-in function default_int_handler>" in repository.run("-k", "test_schema", "-s").output
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
