@@ -165,7 +165,7 @@ def _make(making: _Making) -> None:
         if name not in made:
             made[name] = _float(making, name, source)
     mine = {name: value for name, value in made.items() if name not in making.fixed or name not in plan.caches}
-    poison(plan, mine, making.recipe.structure)
+    poison(making.contract, plan, mine, making.recipe)
 
 
 def _fills_floats(making: _Making, name: str) -> bool:

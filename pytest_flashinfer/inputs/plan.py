@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _ONE_MORE: Final = re.compile(r"indptr|cu_|plus_?(1|one)|\+")
 _ENDS: Final = re.compile(r"\bends?\b|_ends?\b|cum|inclusive")
+_WHATEVER: Final = r"whatever (they|it|that|those) (may )?holds?"
+_LOOSE: Final = re.compile(
+    rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
+)
+_CONTAINED: Final = re.compile(rf"{_WHATEVER}|bit for bit|(never|must not) (influence|affect|reach|leak)")
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
 
@@ -52,6 +57,7 @@ class Plan:
     caches: dict[str, int | None]  # tensors whose leading axis page ids point into: the axis of a page's slots
     shared: bool  # the definition allows sequences to share pages
     loose: bool  # it says that slots nobody points at hold arbitrary data
+    contained: bool  # it says that some values reach no others, whatever they hold
 
     def of(self, kind: str) -> list[str]:
         """Return the inputs that have this role."""
@@ -79,7 +85,8 @@ def plan_of(contract: Contract) -> Plan:
         roles, pointers, pages, last_page, size, lengths,
         _batch(contract, roles, {p.name for p in pointers if p.open}, last_page, lengths), _caches(contract, pool),
         shared=bool(re.search(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar", text)),
-        loose=bool(re.search(r"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)", text)),
+        loose=bool(_LOOSE.search(text)),
+        contained=bool(_CONTAINED.search(text)),
     )  # fmt: skip
 
 

@@ -1,18 +1,23 @@
-"""Slots of a cache that nothing points at: what a kernel reads there must not matter, so it is made to show."""
+"""What a kernel may read but must not matter, slots that nothing points at and values of no weight, is made to show."""
 
 from __future__ import annotations
 
+import ast
 import math
 from typing import TYPE_CHECKING, Final
 
 import torch
 
+from pytest_flashinfer.inputs import scores
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
+from pytest_flashinfer.inputs.float_roles import FREE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan
+    from pytest_flashinfer.inputs.recipe import Recipe
 
 POISON: Final = frozenset({"stale_nan", "stale_big"})
 
@@ -58,10 +63,32 @@ def _lengths(
     ]
 
 
-def poison(plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
-    """Overwrite, in place, what no sequence reads in the caches: with NaN, or with values far from the others."""
-    if structure not in POISON:
-        return
+def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe: Recipe) -> None:
+    """Overwrite, in place, what must not matter: with NaN, or with values far from the others.
+
+    That is what no sequence reads in the caches, and the values of states that have no weight.
+    """
+    if recipe.family == "neginf" and plan.loose:
+        _weightless(contract, plan, tensors)
+    if recipe.structure in POISON:
+        _unread(plan, tensors, recipe.structure)
+
+
+def _weightless(contract: Contract, plan: Plan, tensors: Mapping[str, object]) -> None:
+    """Put NaN where scores of -inf stand beside values: an empty state is that, and what it holds is arbitrary."""
+    for score in scores.inputs(plan):
+        weights, dims = tensors.get(score), contract.dims[score] or ()
+        leading = [ast.unparse(tree) for tree in dims]
+        for name, values in tensors.items():
+            role, own = plan.roles.get(name), [ast.unparse(tree) for tree in contract.dims.get(name) or ()]
+            if role is None or role.kind not in FREE or len(own) <= len(leading) or own[: len(leading)] != leading:
+                continue
+            if isinstance(weights, torch.Tensor) and isinstance(values, torch.Tensor) and values.dtype not in FLOAT8:
+                none = (weights == -math.inf).view(*weights.shape, *[1] * (values.dim() - weights.dim()))
+                values.masked_fill_(none, math.nan)
+
+
+def _unread(plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
     for name, axis in plan.caches.items():
         cache = tensors.get(name)
         if not isinstance(cache, torch.Tensor) or not cache.is_floating_point() or cache.numel() == 0:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 24
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
 _OF_SCORES: Final = families.SPECIAL | {"sunken"}
+_ANYWHERE: Final = frozenset({"nan", "inf"})  # what shows that a value reaches others than it should
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
 
@@ -60,13 +61,15 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     if any(role.kind == "mask" for role in plan.roles.values()):
         text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
     spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and scores.inputs(plan)}
+    spoken |= _ANYWHERE if plan.contained else set()
     left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
     return tuple(name for name in families.FAMILIES if name not in left_out)
 
 
 def family_of(name: str, family: str, plan: Plan) -> str:
     """Return the family that fills an input: those that are about scores alone leave the others as they usually are."""
-    return "normal" if family in _OF_SCORES and name not in scores.inputs(plan) else family
+    everywhere = plan.contained and family in _ANYWHERE
+    return "normal" if family in _OF_SCORES and not everywhere and name not in scores.inputs(plan) else family
 
 
 @dataclass(frozen=True, slots=True)

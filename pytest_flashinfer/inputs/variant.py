@@ -110,7 +110,8 @@ def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict
     changed = {**inputs, **new}
     if kind != "permuted":
         unchanged = {name for name in inputs if name not in new and name in plan.caches}
-        poison(plan, {n: v for n, v in changed.items() if n not in unchanged}, changing.recipe.structure)
+        mine = {n: v for n, v in changed.items() if n not in unchanged}
+        poison(changing.contract, plan, mine, changing.recipe)
     if kind == "same_ends":
         for name, values in new.items():
             _copy_ends(values, inputs[name], rows=plan.roles[name].kind in ROTARY)

@@ -20,6 +20,7 @@ from pytest_flashinfer.inputs.layout import like, ordered, strided
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.values import Source, Want, family_names, float_tensor
+from pytest_flashinfer.inputs.variant import variant
 from tests.inputs.contracts import (
     DELTA,
     DENSE,
@@ -302,6 +303,40 @@ def test_scores_that_are_inputs_lie_far_below_zero_as_well(dtype):
     assert inputs["v"].float().abs().max() < 8
     silent = replace(states, reference="def run(v, s):\n    return (v * s[..., None]).sum(1)\n")
     assert "sunken" not in family_names(contract_of(silent), plan_of(contract_of(silent)))
+
+
+def test_what_an_empty_state_holds_shows_where_it_may_be_anything():
+    text = "Merge states; one with s == -inf is empty, and its v holds arbitrary data."
+    inputs = {"v": tensor("n m d"), "s": tensor("n m"), "w": tensor("n d")}
+    states = define("merge", axes(n=None, m=None, d=8), inputs, {"y": tensor("n d")}, "", description=text)
+    made = make_inputs(states, {"n": 9, "m": 9}, Recipe(0, family="neginf"))
+    none = made["s"] == -torch.inf
+    assert 0 < int(none.sum()) < none.numel()
+    assert torch.equal(made["v"].isnan(), none[..., None].expand(9, 9, 8))
+    assert made["w"].isfinite().all()
+    again, recipe = torch.Generator().manual_seed(1), Recipe(0, family="neginf")
+    changed = variant(made, states, {"n": 9, "m": 9}, "fresh", again, recipe=recipe)
+    assert torch.equal(changed["v"].isnan().all(-1), changed["s"] == -torch.inf)
+    silent = replace(states, description="Merge states; one with s == -inf is empty.")
+    assert make_inputs(silent, {"n": 9, "m": 9}, Recipe(0, family="neginf"))["v"].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        ("Other slots are copied, whatever they hold.", {"nan", "inf"}),
+        ("The other dims are copied bit for bit.", {"nan", "inf"}),
+        ("Keys must not influence queries before them.", {"nan", "inf"}),
+        ("Other slots are copied.", set()),
+    ],
+)
+def test_values_that_reach_no_others_may_be_nan_or_infinite_anywhere(text, offered):
+    inputs = {"x": tensor("n h"), "cache": tensor("m h")}
+    copied = define("copy", axes(n=None, m=None, h=8), inputs, {"y": tensor("m h")}, "", description=text)
+    assert set(family_names(contract_of(copied), plan_of(contract_of(copied)))) & SPECIAL == offered
+    for family in offered:
+        made = make_inputs(copied, {"n": 9, "m": 9}, Recipe(0, family=family))
+        assert not any(made[name].isfinite().all() or made[name].isfinite().sum() < 60 for name in inputs)
 
 
 @pytest.mark.parametrize(("mask", "low"), [
