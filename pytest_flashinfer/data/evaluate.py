@@ -6,7 +6,15 @@ import ast
 import operator
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.vocabulary import FUNCTIONS, MAKERS, MATH, MODULES, ConstraintError
+from pytest_flashinfer.data.vocabulary import (
+    FUNCTIONS,
+    MATH,
+    MODULES,
+    OF_NUMBERS,
+    OF_TORCH,
+    ConstraintError,
+    dtype_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -81,12 +89,14 @@ def _call(walk: _Walk, node: Any) -> Any:
         walk.steps += len(result) // 16 if isinstance(result, (range, *_LIMITED)) else 0  # walked in C, yet not free
         return result
     attr = node.func.attr
+    args = [dtype_of(value) for value in args]
+    kwargs = {name: dtype_of(value) for name, value in kwargs.items()}
     if isinstance(node.func.value, ast.Name) and node.func.value.id in MODULES - walk.env.keys():
-        if attr in MAKERS:
-            return MAKERS[attr](*args, **kwargs)
-        return MATH[attr](*args) if node.func.value.id == "math" else getattr(args[0], attr)(*args[1:], **kwargs)
+        if node.func.value.id == "math":
+            return MATH[attr](*args)
+        return OF_TORCH[attr](*args, **kwargs) if attr in OF_TORCH else getattr(args[0], attr)(*args[1:], **kwargs)
     owner = walk.value(node.func.value)
-    if isinstance(owner, (int, float)):  # a Python scalar where a 0-d tensor may stand as well
+    if isinstance(owner, (int, float)) and attr in OF_NUMBERS:  # a Python scalar where a 0-d tensor may stand as well
         return {"numel": 1, "nelement": 1, "dim": 0, "ndimension": 0, "abs": abs(owner)}.get(attr, owner)
     return getattr(owner, attr)(*args, **kwargs)
 

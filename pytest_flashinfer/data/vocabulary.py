@@ -16,13 +16,20 @@ MAX_RANGE = 100_000
 MAX_ARANGE = 1 << 24
 MODULES = frozenset({"torch", "math"})
 COUNTS = ("flops", "bytes")  # keys of a definition: what a call has to do, as expressions like those of constraints
-METHODS = frozenset((
+OF_NUMBERS = frozenset((  # a 0-d tensor has them, and so a number may stand for one
     "item", "max", "min", "amax", "amin", "sum", "prod", "all", "any", "numel", "nelement", "size", "dim", "ndimension",
     "long", "int", "float", "double", "bool", "abs", "tolist", "diff", "flatten", "cpu", "isfinite", "isnan", "isinf",
     "argmax", "argmin", "ceil", "floor",
 ))  # fmt: skip
-ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device"})
-TORCH_FUNCTIONS = METHODS - {"item", "size", "dim", "long", "int", "float", "double", "bool", "tolist", "cpu"}
+METHODS = OF_NUMBERS | frozenset((  # none writes, and what they give is no larger than what they are given
+    "clamp", "clip", "clamp_min", "clamp_max", "minimum", "maximum", "round", "trunc", "sign", "sqrt", "square", "exp",
+    "log", "log2", "remainder", "cumsum", "cumprod", "mean", "median", "std", "norm", "count_nonzero", "nonzero",
+    "unique", "sort", "argsort", "flip", "roll", "gather", "index_select", "eq", "ne", "lt", "le", "gt", "ge", "equal",
+    "logical_and", "logical_or", "logical_not", "view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "t",
+    "expand_as", "to",
+))  # fmt: skip
+ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "T", "values", "indices"})
+TORCH_FUNCTIONS = METHODS - {"item", "size", "dim", "long", "int", "float", "double", "bool", "tolist", "cpu", "to"}
 _NODES = (
     ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Subscript, ast.Slice, ast.IfExp,
     ast.Tuple, ast.List, ast.Set, ast.GeneratorExp, ast.ListComp, ast.comprehension,
@@ -81,15 +88,45 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _arange(*args: Any, device: Any = None, dtype: str | None = None) -> Any:
-    """Make a tensor of whole numbers, of no more than a call may take: `dtype` is a name, as texts stand for them."""
-    torch = sys.modules.get("torch")  # this floor does without it; where there are tensors to compare with it is there
-    if torch is None or len(range(*args)) > MAX_ARANGE:
-        raise ConstraintError(f"torch.arange of more than {MAX_ARANGE} numbers, or without tensors")
-    return torch.arange(*args, device=device, dtype=None if dtype is None else getattr(torch, dtype))
+def _torch() -> Any:
+    """Return torch. This floor does without it; where there are tensors to compare with it is there."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise ConstraintError("a function of torch where there are no tensors")
+    return torch
 
 
-MAKERS: dict[str, Callable[..., Any]] = {"arange": _arange}  # of `torch`, which make tensors of no others
+def dtype_of(value: Any) -> Any:
+    """Return the dtype that a text names, as those of torch are told, and anything else as it is."""
+    torch = sys.modules.get("torch") if isinstance(value, str) else None
+    found = getattr(torch, value, None) if torch is not None else None
+    return found if torch is not None and isinstance(found, torch.dtype) else value
+
+
+def _arange(*args: Any, **kwargs: Any) -> Any:
+    if len(range(*args)) > MAX_ARANGE:
+        raise ConstraintError(f"torch.arange of more than {MAX_ARANGE} numbers")
+    return _torch().arange(*args, **kwargs)
+
+
+def _bincount(ids: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """Count ids; the result has an entry for each number up to the largest."""
+    if max(minlength, int(ids.max()) if ids.numel() else 0) > MAX_ARANGE:
+        raise ConstraintError(f"torch.bincount of numbers above {MAX_ARANGE}")
+    return _torch().bincount(ids, weights, minlength)
+
+
+def _of_torch(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(_torch(), name)(*args, **kwargs)
+
+    return call
+
+
+_PLAIN = ("where", "isin", "cat", "stack", "zeros_like", "ones_like")
+OF_TORCH: dict[str, Callable[..., Any]] = {  # which are no methods of their first argument
+    "arange": _arange, "bincount": _bincount, **{name: _of_torch(name) for name in _PLAIN},
+}  # fmt: skip
 MATH = {name: getattr(math, name) for name in ("ceil", "floor", "gcd", "lcm", "log2", "sqrt", "isqrt", "inf")}
 
 
@@ -125,7 +162,7 @@ def _check_call(node: ast.Call) -> None:
             raise UnsupportedError(f"function {node.func.id}() is not known here")
     elif isinstance(node.func, ast.Attribute):
         of = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
-        known = TORCH_FUNCTIONS | MAKERS.keys() if of == "torch" else MATH if of == "math" else METHODS
+        known = TORCH_FUNCTIONS | OF_TORCH.keys() if of == "torch" else MATH if of == "math" else METHODS
         if node.func.attr not in known:
             raise UnsupportedError(f"function {of or ''}.{node.func.attr}() is not known here")
     else:

@@ -29,6 +29,7 @@ _EARLY: Final = 1
 ROOM: Final = 1 << 20  # elements that early cases may have where the budget is less
 _EARLY_OF_NUMBERS: Final = 2
 _LARGEST: Final = (4097, 2049, 1025, 513, 257, 127, 61, 31)
+_FAR: Final = (4097, 2049, 1025)
 _BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
 _LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
 MOST_ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
@@ -40,6 +41,7 @@ def early_wishes(grid: Grid) -> Iterator[Wish]:
     yield from islice(long, 1)
     yield from _at_once(grid)
     yield from islice(long, _EARLY)
+    yield from islice(_far_ids(grid), _EARLY)
     yield from islice(odd_wishes(grid), _EARLY_OF_NUMBERS)
 
 
@@ -147,6 +149,13 @@ def _at_once(grid: Grid) -> Iterator[Wish]:
              **dict.fromkeys(grid.totals, 2 * (value + _PAST))}
             for value in _AT_ONCE
         ), ROOM)  # fmt: skip
+
+
+def _far_ids(grid: Grid) -> Iterator[Wish]:
+    """Yield a case with much to point at: offsets in 16 bits wrap, and tables of a fixed size end before."""
+    for name in order(grid):
+        if name in grid.pools:
+            yield from _fitting(grid, ({**grid.base, name: value} for value in _FAR), ROOM)
 
 
 def odd_wishes(grid: Grid) -> Iterator[Wish]:

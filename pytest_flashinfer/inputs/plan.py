@@ -21,7 +21,9 @@ _WHATEVER: Final = r"whatever (they|it|that|those) (may )?holds?"
 _LOOSE: Final = re.compile(
     rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
 )
-_CONTAINED: Final = re.compile(rf"{_WHATEVER}|bit for bit|(never|must not) (influence|affect|reach|leak)")
+_CONTAINED: Final = re.compile(
+    rf"{_WHATEVER}|bit for bit|(never|must not) (influence|affect|reach|leak)|touch(es)? (its|their) own"
+)
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
 

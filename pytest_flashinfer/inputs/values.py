@@ -93,7 +93,7 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
     x = torch.empty(want.shape, dtype=torch_type, device=source.device)
     if x.numel() == 0:
         return x
-    if kind in FREE:
+    if kind in FREE or (kind == "weight" and family in _ANYWHERE):
         _free(x, kind, family, source, name)
     elif kind == "weight":
         families.fill(x, "small_ints" if family == "small_ints" else "normal", source.own(name), source.rows())

@@ -219,6 +219,10 @@ def test_broken_constraints(text, message):
         "(y := 3)",
         "{1: 2}",
         "x.shape.count(1) == 2",
+        "x.fill_(1)",
+        "x.repeat(99999)",
+        "torch.zeros(10 ** 12)",
+        "torch.save(x, 'x')",
         "-" * 100 + "1",
     ],
 )
@@ -264,6 +268,36 @@ def test_sizes(text, size):
 def test_what_is_no_size(text):
     with pytest.raises(ConstraintError):
         evaluate_integer(text, {"h": 64})
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("ids.unique().numel() == ids.numel()", True),
+        ("torch.unique(ids).numel() == 2", False),
+        ("bool((ids - 1 <= (ids - 3).clamp(min=0) * 2 + ids).all())", True),
+        ("ids.sort().values[0] == 1 and ids.argsort()[0] == 1", True),
+        ("bool((ids.cumsum(0)[-1] == ids.sum()).all())", True),
+        ("torch.isin(ids, torch.arange(5)).all()", True),
+        ("bool(torch.where(ids > 2, ids, 0).eq(ids).all())", False),
+        ("int(torch.bincount(ids, minlength=8).max()) == 1", True),
+        ("torch.bincount(ids * 10 ** 8).max() == 1", None),
+        ("ids.to(torch.float64).mean() == 7 / 3", True),
+        ("ids.sum(dtype=torch.int32).item() == 7", True),
+        ("torch.equal(ids, torch.cat([ids[:1], ids[1:]]))", True),
+        ("ids.view(1, 3).t().shape == (3, 1) and ids[None].T.ndim == 2", True),
+        ("size.clamp(min=2) == 2", None),
+        ("size.item() == 1 and size.max() == 1", True),
+    ],
+)
+def test_what_tensors_have_is_computed(text, holds):
+    torch = pytest.importorskip("torch")
+    env = {"ids": torch.tensor([4, 1, 2]), "size": 1}
+    if holds is None:
+        with pytest.raises(ConstraintError):
+            parse(text).holds(env)
+    else:
+        assert parse(text).holds(env) is holds
 
 
 WORDS = st.sampled_from(

@@ -20,6 +20,7 @@ from tests.inputs.contracts import (
     QUANTISED,
     RAGGED,
     RAGGED_PREFILL,
+    ROPE,
     STEP,
     TABLE,
     axes,
@@ -106,6 +107,17 @@ def test_long_cases_stay_within_what_they_may_have(definition):
 )
 def test_numbers_that_sizes_are_divided_by_and_compared_with(code, expected):
     assert set(literals(contract_of(chunked(code, d=32)))) == set(expected)
+
+
+@pytest.mark.parametrize(
+    ("definition", "pool", "ids"), [(PAGED_DECODE, "pages", "kv_indices"), (ROPE, "max_position", "positions")]
+)
+def test_there_is_much_to_point_at_early(definition, pool, ids):
+    """Offsets in 16 bits wrap there, tables of a fixed size end before, and nothing else is large."""
+    first = edge_cases(definition, max_elements=1 << 19)[: FIRST + 2]
+    [(sizes, recipe)] = [case for case in first if case[0][pool] > 1024]
+    assert max(size for name, size in sizes.items() if name not in {pool, *definition.const_axes}) < 40
+    assert make_inputs(definition, sizes, recipe)[ids].max() > 1024
 
 
 def test_lengths_around_a_number_of_the_reference_come_early_and_with_one_query():
