@@ -37,11 +37,13 @@ def ids_alike(setting: Setting, name: str, limit: int | None, device: torch.devi
 
 
 def _count_up(setting: Setting, name: str, limit: int | None, lines: torch.Tensor, width: int) -> None:
-    """Have one row or all begin with so many ids in their order, from the first one on, where there are as many."""
+    """Have one row or all begin with so many ids in their order, where there are as many: the first or the last."""
     low, high = setting.limits(name)
     first = max(0, low or 0)
     ends = [end for end in (limit, None if high is None else high + 1) if end is not None]
-    if first + width <= min(ends, default=width):
+    end = min(ends, default=first + width)
+    if first + width <= end:
+        first = setting.rng.choice((first, end - width))
         rows = setting.rng.choice((slice(None), setting.rng.randrange(len(lines))))
         lines[rows, :width] = torch.arange(first, first + width, device=lines.device)
 

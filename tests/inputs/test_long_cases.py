@@ -117,7 +117,8 @@ def test_there_is_much_to_point_at_early(definition, pool, ids):
     first = edge_cases(definition, max_elements=1 << 19)[: FIRST + 2]
     [(sizes, recipe)] = [case for case in first if case[0][pool] > 1024]
     assert max(size for name, size in sizes.items() if name not in {pool, *definition.const_axes}) < 40
-    assert make_inputs(definition, sizes, recipe)[ids].max() > 1024
+    drawn = [make_inputs(definition, sizes, recipe.with_seed_after(more))[ids].max() for more in range(6)]
+    assert sum(largest > 1024 for largest in drawn) > 3, "where they count up it may be from 0 on"
 
 
 def test_lengths_around_a_number_of_the_reference_come_early_and_with_one_query():
