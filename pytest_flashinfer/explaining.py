@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.data.append import append_once
+from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.line import but_for_the_seed, workload_line
 from pytest_flashinfer.judging import Failed
 
@@ -31,6 +32,8 @@ def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alon
     failed.seed = found.run
     line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
     failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
+    for fault in contract_of(definition).reading.broken:
+        failed.hint += f"\n  this case need not satisfy a constraint: {fault}"
     if alone:
         failed.hint += f"\n  {_ALONE}"
     elif save:

@@ -210,6 +210,18 @@ def test_a_failure_is_shrunk_and_explained():
     assert all(calls)
 
 
+def test_a_failure_says_which_constraint_its_case_may_break():
+    """What cannot be computed is not checked: the kernel may be right."""
+    unread = replace(ROWS, constraints=("x.unfold(0, 1, 1).numel() > 0", "n >= 2"))
+    with pytest.raises(Failed) as caught:
+        search(definition=unread).run(fails)
+    [said] = [line for line in caught.value.text().splitlines() if "need not satisfy" in line]
+    assert said.endswith("a constraint: x.unfold(0, 1, 1).numel() > 0: function x.unfold() is not known here")
+    with pytest.raises(Failed) as caught:
+        search().run(fails)
+    assert "need not satisfy" not in caught.value.text()
+
+
 @pytest.mark.parametrize("status", ["INCORRECT_NUMERICAL", "RUNTIME_ERROR", "TIMEOUT"])
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_failure_that_only_other_cases_bring_about_is_said_to_be_one(status, kept):
