@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 0.06  # per case on average: beyond it, not every case is called repeatedly
 REPEATED_EVERY = 4
+LONG_SECONDS = 1.0  # of a case that is never called repeatedly, where others are not either
 TELLS = 8  # size from which on the time of a case says how it grows
 SLOW_SHARE, SLOW_TIMES = 0.5, 20  # of all time and of the reference's, beyond which a solution's calls are to blame
 
@@ -31,12 +32,14 @@ class Pace:
     cases: int = 0
     seconds: float = 0.0
     _start: float = 0.0
+    _once: int = 0  # cases in a row that were called once
 
-    @property
-    def repeat(self) -> bool:
-        """Whether the next case is called repeatedly."""
-        slow = self.large or self.seconds > SLOW_SECONDS * self.cases
-        return self.failing or not slow or (self.cases + self.large) % REPEATED_EVERY == 0
+    def repeats(self, expected: float = 0.0) -> bool:
+        """Say whether the next case, which may take so many seconds, is called repeatedly; asked once for each."""
+        slow = not self.failing and (self.large or self.seconds > SLOW_SECONDS * self.cases)
+        once = slow and (self._once < REPEATED_EVERY - 1 or expected > LONG_SECONDS)
+        self._once = self._once + 1 if once else 0
+        return not once
 
     def __enter__(self) -> None:
         self._start = time.monotonic()

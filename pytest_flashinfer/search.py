@@ -124,16 +124,17 @@ class Search:
         """Check one long case where a kernel took so long on small ones that none was tried."""
         if self.outcome.smallest is not None or not self.outcome.out_of_time or self._most >= _LONG:
             return
-        fitting = [drawn for drawn in self._put_off if (self._expected(drawn) or math.inf) <= self.seconds]
+        fitting = [drawn for drawn in self._put_off if (self.expected(drawn) or math.inf) <= self.seconds]
         if fitting and self.stalls() and self._outcome(drawn := max(fitting, key=self.length)) is not None:
             self._fail(drawn)
 
-    def _expected(self, drawn: Drawn) -> float:
+    def expected(self, drawn: Drawn) -> float:
+        """Return how many seconds a case may take, by those before it; 0 where they do not tell."""
         return self._growth.by_axis(self.sizes(drawn))
 
     def _takes_long(self, drawn: Drawn) -> bool:
         """Say whether a case would take a good part of the time that is left: many small ones tell more."""
-        return self._expected(drawn) > max(0.0, _SHARE * (self._end() - time.monotonic()))
+        return self.expected(drawn) > max(0.0, _SHARE * (self._end() - time.monotonic()))
 
     def _late(self) -> bool:
         return time.monotonic() > self._deadline

@@ -16,6 +16,7 @@ from pytest_flashinfer.explaining import explained
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.listed import sizes_and_scalars
 from pytest_flashinfer.inputs.long_cases import length
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition, Workload
-    from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
+    from pytest_flashinfer.inputs.recipe import Layout, Recipe
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.outcome import Compilation
 
 FEW = 10  # cases that say little where time was up
+LEAST = 20  # cases for which there is more time
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
 
@@ -99,7 +101,10 @@ class SizeSearch:
             pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
         try:
             with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
-                found = self._search(lambda drawn: self._tried(check, drawn, pace, tally), tally, spent).run()
+                search = self._search(
+                    lambda drawn: self._tried(check, drawn, pace, tally, search.expected(drawn)), tally, spent
+                )
+                found = search.run()
         except Unsatisfiable as error:
             pytest.skip(str(error))
         finally:
@@ -115,12 +120,15 @@ class SizeSearch:
             pytest.skip(text)
         self._warn_of_little(found, tally)
 
-    def _tried(self, check: CaseCheck, drawn: Drawn, pace: Pace, tally: Tally) -> Failed | None:
+    def _tried(
+        self, check: CaseCheck, drawn: Drawn, pace: Pace, tally: Tally, expected: float
+    ) -> Failed | None:
         """Return how a case failed, if it did; `tally` counts what could be judged and what not."""
         self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
         try:
+            repeat = pace.repeats(expected)
             with pace:
-                check(*drawn, repeat=pace.repeat)
+                check(*drawn, repeat=repeat)
             tally.judged(*drawn)
         except (InputsError, ReferenceFailed) as error:
             tally.unjudged(error, drawn[1])
@@ -200,7 +208,7 @@ class SizeSearch:
                 key_of(" ".join((self.item.nodeid, *self.layouts[1:]))),  # a layout replays where it is asked for
             ),
             saved_last=self.item.config.getoption("fib_seed", None) is not None,  # a seed brings its own cases again
-            least=FEW if self.options.seconds >= SECONDS else 0,
+            least=LEAST if self.options.seconds >= SECONDS else 0,
             stalls=lambda: self.options.seconds >= SECONDS and not self.interpreted and spent.by_kernel,
             length=lambda drawn: length(grid, *drawn),
             sizes=lambda drawn: {  # how much there is to point at is no work
@@ -239,9 +247,3 @@ def _worth_trying(edges: Iterable[Drawn], tally: Tally) -> Iterator[Drawn]:
         yield axes, recipe
         if any(isinstance(error, Unfair) for error in tally.errors[known:]):
             yield axes, recipe.with_seed_after(1)
-
-
-def sizes_and_scalars(workload: Workload) -> dict[str, Scalar]:
-    """Return what a workload says of its case in numbers and texts."""
-    scalars = {name: value for name, value in workload.scalars.items() if isinstance(value, bool | int | float | str)}
-    return {**scalars, **workload.axes}

@@ -12,10 +12,17 @@ from pytest_flashinfer.inputs.scalars import fits_shapes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_flashinfer.data.model import Workload
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.recipe import Scalar
 
     Listed = Sequence[Mapping[str, Scalar]]  # the sizes and scalars of each workload
+
+
+def sizes_and_scalars(workload: Workload) -> dict[str, Scalar]:
+    """Return what a workload says of its case in numbers and texts."""
+    scalars = {name: value for name, value in workload.scalars.items() if isinstance(value, bool | int | float | str)}
+    return {**scalars, **workload.axes}
 
 
 def usual_and_others(

@@ -114,7 +114,7 @@ def clock(monkeypatch):
 def paced(clock, *seconds, **state):
     pace, repeated = Pace(**state), []
     for each in seconds:
-        repeated.append(pace.repeat)
+        repeated.append(pace.repeats())
         with pace:
             clock.reading += each
     return repeated
@@ -133,6 +133,15 @@ def test_of_slow_cases_only_some_are(clock):
     repeated = paced(clock, *[1.0] * 13)
     assert repeated[0]
     assert 1 < sum(repeated) < 7
+
+
+def test_of_those_none_that_takes_long(clock):
+    pace, repeated = Pace(), []
+    for expected in (0.0, 0.1, 0.1, 0.1, 9.0, 9.0, 0.1, 0.1, 0.1, 0.1):
+        repeated.append(pace.repeats(expected))
+        with pace:
+            clock.reading += 0.1 + expected
+    assert repeated == [True, False, False, False, False, False, True, False, False, False]
 
 
 def test_one_slow_case_is_forgotten(clock):
