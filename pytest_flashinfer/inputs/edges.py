@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.long_cases import (
@@ -122,6 +123,7 @@ def _first(grid: Grid, layouts: Sequence[Layout]) -> Iterator[Wish]:
     single = _one_sequence(grid)
     yield from islice(single, 1)
     yield from _mixed_first(grid)
+    yield from ((base, {"family": name}) for name in _spoken_of(grid))
     yield from islice(single, 1)
     yield from ((grid.scaled(name, 0), {}) for name in order(grid)[:1] if grid.lowest(name) == 0)
     yield from islice(_scalars(grid), 1)
@@ -158,6 +160,11 @@ def _first_families(grid: Grid) -> Sequence[str]:
     return [name for name in _FIRST_FAMILIES if name in grid.families][:_FIRST]
 
 
+def _spoken_of(grid: Grid) -> list[str]:
+    """Return the families that only a contract has that speaks of NaN, of infinities or of what may be anything."""
+    return [name for name in grid.families if name in SPECIAL]
+
+
 def _mixed_first(grid: Grid) -> Iterator[Wish]:
     """Yield the families that tell most, each with another structure, a long sequence or another size."""
     axes = order(grid)
@@ -184,7 +191,7 @@ def _structures(grid: Grid) -> Iterator[Wish]:
 
 
 def _families(grid: Grid) -> Iterator[Wish]:
-    tried = _first_families(grid)
+    tried = {*_first_families(grid), *_spoken_of(grid)}
     if "zero_rows" in grid.families:
         yield grid.ones, {"family": "zero_rows"}
     yield from ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
