@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ONE_MORE: Final = re.compile(r"indptr|cu_|plus_?(1|one)|\+")
 _ENDS: Final = re.compile(r"\bends?\b|_ends?\b|cum|inclusive")
-_WHATEVER: Final = r"whatever (they|it|that|those) (may )?holds?"
+_WHATEVER: Final = r"whatever (\w+ ){1,4}holds?"
 _LOOSE: Final = re.compile(
     rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
 )
