@@ -21,6 +21,7 @@ _BIG: Final = 1 << 23  # elements of a table of random keys that are sorted at a
 _TRIES: Final = 16
 _ANY: Final = 64  # ids stay below this where nothing bounds them
 _FEW: Final = 2  # tokens that occur in `few_ids`
+_NO_PAGE: Final = 1 << 30  # nobody has as many
 _RANGE: Final = 4  # fewer ids have one order between the first and the last
 
 
@@ -97,7 +98,7 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     elif setting.structure == "shared":
         _share(setting, drawn, used)
     ids = iter(drawn.tolist())
-    padding = next(iter(setting.plan.roles[name].unused), None)
+    padding = next(iter(setting.plan.roles[name].unused), _NO_PAGE if setting.plan.junk and setting.seed % 2 else None)
     table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)
     for line, width in zip(table.view(-1, shape[-1]) if table.numel() else (), used, strict=False):
         line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)

@@ -21,6 +21,7 @@ _WHATEVER: Final = r"whatever (\w+ ){1,4}holds?"
 _LOOSE: Final = re.compile(
     rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
 )
+_JUNK: Final = re.compile(r"padd(ing|ed)\b[^.]{0,30}(arbitrary|garbage|undefined)|(arbitrary|garbage)[^.]{0,20}padding")
 _CONTAINED: Final = re.compile(
     rf"{_WHATEVER}|bit for bit|(never|must not) (influence|affect|reach|leak)|touch(es)? (its|their) own"
 )
@@ -59,6 +60,7 @@ class Plan:
     caches: dict[str, int | None]  # tensors whose leading axis page ids point into: the axis of a page's slots
     shared: bool  # the definition allows sequences to share pages
     loose: bool  # it says that slots nobody points at hold arbitrary data
+    junk: bool  # it says that padding is arbitrary
     contained: bool  # it says that some values reach no others, whatever they hold
 
     def of(self, kind: str) -> list[str]:
@@ -88,6 +90,7 @@ def plan_of(contract: Contract) -> Plan:
         _batch(contract, roles, {p.name for p in pointers if p.open}, last_page, lengths), _caches(contract, pool),
         shared=bool(re.search(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar", text)),
         loose=bool(_LOOSE.search(text)),
+        junk=bool(_JUNK.search(text)),
         contained=bool(_CONTAINED.search(text)),
     )  # fmt: skip
 

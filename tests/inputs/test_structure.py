@@ -171,6 +171,19 @@ def test_caches_of_8_bit_floats_show_it_too(dtype, structure):
     assert (inputs["k_cache"].float()[~live] == torch.finfo(inputs["k_cache"].dtype).max).all()
 
 
+def test_padding_that_may_be_anything_is_at_times_no_page():
+    text = "Entries past the last block are padding with arbitrary values."
+    specs = {**TABLE.inputs, "block_table": tensor("batch_size max_blocks", "int32")}
+    loose = replace(TABLE, inputs=specs, description=text)
+    sizes = {"batch_size": 6, "num_blocks": 30, "max_blocks": 4}
+    made = [make_inputs(loose, sizes, Recipe(seed)) for seed in range(4)]
+    assert [int(each["block_table"].max()) >= 30 for each in made] == [False, True, False, True]
+    for each in made:
+        owned = torch.arange(4) < -(-each["seq_lens"] // 4)[:, None]
+        assert (each["block_table"][owned] < 30).all()
+    assert make_inputs(replace(loose, description=""), sizes, Recipe(1))["block_table"].max() < 30
+
+
 def test_queries_never_outnumber_keys():
     sizes = {"total_q": 30, "num_pages": 20, "len_indptr": 6, "num_kv_indices": 9}
     for structure in ("mixed", "uniform", "one_long", "q_equals_kv"):
