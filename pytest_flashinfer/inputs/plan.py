@@ -23,7 +23,7 @@ _LOOSE: Final = re.compile(
 )
 _JUNK: Final = re.compile(r"padd(ing|ed)\b[^.]{0,30}(arbitrary|garbage|undefined)|(arbitrary|garbage)[^.]{0,20}padding")
 _CONTAINED: Final = re.compile(
-    rf"{_WHATEVER}|bit for bit|(never|must not) (influence|affect|reach|leak)|touch(es)? (its|their) own"
+    rf"{_WHATEVER}|bit for bit|(never|must not|no) (influence|affect|reach|leak)|touch(es)? (its|their) own"
 )
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 

@@ -328,6 +328,7 @@ def test_what_an_empty_state_holds_shows_where_it_may_be_anything():
         ("Padding is dropped, whatever its row may hold.", {"nan", "inf"}),
         ("The other dims are copied bit for bit.", {"nan", "inf"}),
         ("Keys must not influence queries before them.", {"nan", "inf"}),
+        ("Masked keys have no influence, and may hold arbitrary data.", {"nan", "inf"}),
         ("Other slots are copied.", set()),
     ],
 )
