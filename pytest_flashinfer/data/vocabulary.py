@@ -123,9 +123,19 @@ def _of_torch(name: str) -> Callable[..., Any]:
     return call
 
 
-_PLAIN = ("where", "isin", "cat", "stack", "zeros_like", "ones_like")
+def _joined(name: str) -> Callable[..., Any]:
+    def call(parts: Any, *args: Any, **kwargs: Any) -> Any:
+        if sum(part.numel() for part in parts) > MAX_ARANGE:
+            raise ConstraintError(f"torch.{name} of more than {MAX_ARANGE} numbers")
+        return getattr(_torch(), name)(parts, *args, **kwargs)
+
+    return call
+
+
+_PLAIN = ("where", "isin", "zeros_like", "ones_like")
 OF_TORCH: dict[str, Callable[..., Any]] = {  # which are no methods of their first argument
-    "arange": _arange, "bincount": _bincount, **{name: _of_torch(name) for name in _PLAIN},
+    "arange": _arange, "bincount": _bincount, "cat": _joined("cat"), "stack": _joined("stack"),
+    **{name: _of_torch(name) for name in _PLAIN},
 }  # fmt: skip
 MATH = {name: getattr(math, name) for name in ("ceil", "floor", "gcd", "lcm", "log2", "sqrt", "isqrt", "inf")}
 
