@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice, repeat, zip_longest
+from itertools import chain, cycle, islice, repeat, zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -167,11 +167,12 @@ def _spoken_of(grid: Grid) -> list[str]:
 
 def _mixed_first(grid: Grid) -> Iterator[Wish]:
     """Yield the families that tell most, each with another structure, a long sequence or another size."""
-    axes = order(grid)
+    axes = [name for name in order(grid) if name not in grid.pools and name in grid.contract.axis_names]
+    sizes = zip(cycle(axes[:1] if grid.totals else axes), _FIRST_SIZES, strict=False)
     others = chain(
         ((grid.base, {"structure": name}) for name in _FIRST_STRUCTURES if name in grid.structures),
         _longer(grid),
-        ((grid.scaled(axes[0], value), {}) for value in _FIRST_SIZES if axes),
+        ((grid.scaled(name, value), {}) for name, value in sizes),
         repeat((grid.base, {}), _FIRST),
     )
     families = chain(_first_families(grid), repeat(grid.families[0]))

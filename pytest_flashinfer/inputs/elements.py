@@ -105,7 +105,7 @@ def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[
     cannot hold, is left; so are tensors that others follow from.
     """
     changed: set[str] = set()
-    limits = [limit for limit in limits_of(contract) if limit.name in names and _may_change(contract, plan, limit.name)]
+    limits = [limit for limit in limits_of(contract) if limit.name in names and may_change(contract, plan, limit.name)]
     for number in range(_ROUNDS):
         mended = {
             name
@@ -119,7 +119,8 @@ def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[
     return changed
 
 
-def _may_change(contract: Contract, plan: Plan, name: str) -> bool:
+def may_change(contract: Contract, plan: Plan, name: str) -> bool:
+    """Say whether elements of a tensor may be put elsewhere: nothing follows from it, and it means nothing as a whole."""
     if name not in plan.roles:
         return False
     kind = plan.roles[name].kind

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs import choice, elements, layout, scalars
+from pytest_flashinfer.inputs.at_bounds import touch
 from pytest_flashinfer.inputs.axes import shape_of, solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict, BadData, UnknownDtype, Unsatisfiable
+from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.load import load_tensor
 from pytest_flashinfer.inputs.plan import Plan, plan_of
@@ -85,6 +87,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     making.env.update(choice.wished(contract, wishes, making.env))
     _make(making)
     _mend(making)
+    _tame(making)
     _check(making)
     _lay_out(making)
     return {name: making.made[name] for name in definition.inputs}
@@ -163,7 +166,7 @@ def _make(making: _Making) -> None:
     source = Source(making.recipe.seed, making.device)
     for name in todo:
         if name not in made:
-            made[name] = _float(making, name, source)
+            made[name] = _float(making, name, source, family_of(name, making.recipe.family, plan))
     mine = {name: value for name, value in made.items() if name not in making.fixed or name not in plan.caches}
     poison(making.contract, plan, mine, making.recipe)
 
@@ -172,13 +175,12 @@ def _fills_floats(making: _Making, name: str) -> bool:
     return is_float(making.contract.dtype(name))
 
 
-def _float(making: _Making, name: str, source: Source) -> torch.Tensor:
+def _float(making: _Making, name: str, source: Source, family: str) -> torch.Tensor:
     spec = making.definition.inputs[name]
     if name not in making.plan.roles:
         raise UnknownDtype(f"input `{name}` has dtype `{spec.dtype}`, which is none of a tensor's")
     role = making.plan.roles[name]
     fan_in = shape_of((role.axis,), making.env)[0] if role.axis is not None else None
-    family = family_of(name, making.recipe.family, making.plan)
     want = Want(name, role.kind, making.shape(name), torch_dtype(making.contract.dtype(name)), fan_in, role.base)
     return float_tensor(want, family, source)
 
@@ -198,6 +200,18 @@ def _mend(making: _Making) -> None:
     env, drawn = _env(making), making.made.keys() - making.fixed.keys()
     for name in elements.mend(making.contract, making.plan, env, drawn):
         making.made[name].copy_(env[name])
+    touch(making.contract, making.plan, making.made, drawn, making.recipe.seed)
+
+
+def _tame(making: _Making) -> None:
+    """Make inputs anew that constraints forbid to hold NaN or infinities."""
+    if making.recipe.family not in SPECIAL:
+        return
+    env, source = _env(making), Source(making.recipe.seed, making.device)
+    broken = [rule for rule in making.contract.reading.data if rule.fails(env)]
+    for name in frozenset().union(*(rule.names for rule in broken)) & making.plan.roles.keys() - making.fixed.keys():
+        if _fills_floats(making, name) and name in making.made:
+            making.made[name] = _float(making, name, source, "normal")
 
 
 def _check(making: _Making) -> None:

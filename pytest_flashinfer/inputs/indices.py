@@ -161,6 +161,8 @@ def experts(setting: Setting, name: str, device: torch.device, limit: int) -> to
         head = (rows + 1) // 2
         ids[:head] = distinct_rows(setting, head, width, few, device)
         ids = _with_ends(setting, ids, limit)
+    if setting.plan.repeats and setting.seed % 2 and width:
+        ids[::2, -1] = ids[::2, 0]
     return ids.view(shape)
 
 

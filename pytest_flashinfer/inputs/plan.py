@@ -22,6 +22,7 @@ _LOOSE: Final = re.compile(
     rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
 )
 _JUNK: Final = re.compile(r"padd(ing|ed)\b[^.]{0,30}(arbitrary|garbage|undefined)|(arbitrary|garbage)[^.]{0,20}padding")
+_REPEATS: Final = re.compile(r"may (name|choose|pick|list)[^.]{0,30}(more than once|twice|several)|may repeat")
 _CONTAINED: Final = re.compile(
     rf"{_WHATEVER}|bit for bit|(never|must not|no) (influence|affect|reach|leak)|touch(es)? (its|their) own"
 )
@@ -61,6 +62,7 @@ class Plan:
     shared: bool  # the definition allows sequences to share pages
     loose: bool  # it says that slots nobody points at hold arbitrary data
     junk: bool  # it says that padding is arbitrary
+    repeats: bool  # it says that a token may name an expert several times
     contained: bool  # it says that some values reach no others, whatever they hold
 
     def of(self, kind: str) -> list[str]:
@@ -91,6 +93,7 @@ def plan_of(contract: Contract) -> Plan:
         shared=bool(re.search(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar", text)),
         loose=bool(_LOOSE.search(text)),
         junk=bool(_JUNK.search(text)),
+        repeats=bool(_REPEATS.search(text)),
         contained=bool(_CONTAINED.search(text)),
     )  # fmt: skip
 

@@ -195,3 +195,13 @@ def test_numbers_that_are_true_are_any_but_zero():
     definition = define("d", axes(n=None), {"x": tensor("n"), "ids": tensor("n", "int32")}, {"y": tensor("n")}, "",
                         "(ids >= 1).all()", "ids.all()")  # fmt: skip
     assert len(make_inputs(definition, {"n": 40}, Recipe(0))["ids"].unique()) > 9
+
+
+def test_bounds_are_met_in_some_cases():
+    """A draw hardly hits 0, which `top_p >= 0` allows; where an end is left out it never is."""
+    inputs = {"x": tensor("n h"), "top_p": tensor("n"), "scale": tensor("n")}
+    rules = ("bool(((top_p >= 0) & (top_p <= 1)).all())", "(scale > 0).all()")
+    bounded = define("bounded", axes(n=None, h=8), inputs, {"y": tensor("n h")}, "", *rules)
+    made = [make_inputs(bounded, {"n": 5}, Recipe(seed)) for seed in range(60)]
+    assert 1 < sum(bool((each["top_p"] == 0).any()) for each in made) < 10
+    assert all((each["scale"] > 0).all() for each in made)

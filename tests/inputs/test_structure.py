@@ -184,6 +184,18 @@ def test_padding_that_may_be_anything_is_at_times_no_page():
     assert make_inputs(replace(loose, description=""), sizes, Recipe(1))["block_table"].max() < 30
 
 
+def test_a_token_names_an_expert_twice_where_it_may():
+    inputs = {"x": tensor("n h"), "topk_ids": tensor("n k", "int32")}
+    routed = define("routed", axes(n=None, h=8, k=3, experts=9), inputs, {"y": tensor("n h")}, "",
+                    "bool((topk_ids < experts).all())", description="Tokens may name an expert twice.")  # fmt: skip
+    ids = [make_inputs(routed, {"n": 8}, Recipe(seed))["topk_ids"] for seed in range(4)]
+    assert [bool((each[:, 0] == each[:, -1]).any()) for each in ids] == [False, True, False, True]
+    silent = replace(routed, description="")
+    for seed in range(4):
+        once = make_inputs(silent, {"n": 8}, Recipe(seed))["topk_ids"].sort(1).values
+        assert (once.diff(dim=1) > 0).all()
+
+
 def test_queries_never_outnumber_keys():
     sizes = {"total_q": 30, "num_pages": 20, "len_indptr": 6, "num_kv_indices": 9}
     for structure in ("mixed", "uniform", "one_long", "q_equals_kv"):

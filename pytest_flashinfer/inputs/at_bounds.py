@@ -1,0 +1,45 @@
+"""Floats at the very bounds that constraints allow: `top_p >= 0` means that 0 occurs, which hardly a draw hits."""
+
+from __future__ import annotations
+
+import ast
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from pytest_flashinfer.inputs.dtypes import is_float
+from pytest_flashinfer.inputs.elements import limits_of, may_change
+from pytest_flashinfer.inputs.hints import constant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.plan import Plan
+
+_ONE_IN: Final = 6  # cases: a reference may fail at a bound, and others have to tell of the rest
+
+
+def touch(contract: Contract, plan: Plan, env: dict[str, Any], names: AbstractSet[str], seed: int) -> None:
+    """Put one element of each float tensor of `names` at one of its bounds, in place, in one case of several."""
+    if seed % _ONE_IN != 1:
+        return
+    for name in names & contract.dims.keys():
+        x = env.get(name)
+        if not isinstance(x, torch.Tensor) or not x.numel() or not is_float(contract.dtype(name)):
+            continue
+        ends = [end for end in _ends(contract, name) if float(torch.tensor(end).to(x.dtype)) == end]
+        if ends and may_change(contract, plan, name):
+            rng = Random(f"{seed}/{name}/bounds")  # noqa: S311 - not for secrets
+            x.view(-1)[rng.randrange(x.numel())] = rng.choice(ends)
+
+
+def _ends(contract: Contract, name: str) -> Iterator[float]:
+    """Yield the numbers that bound all elements of a tensor, and that are in its range."""
+    for limit in limits_of(contract):
+        value = constant(limit.value)
+        whole = isinstance(limit.part, ast.Name) and limit.op in (ast.GtE, ast.LtE)
+        if limit.name == name and whole and isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield float(value)
