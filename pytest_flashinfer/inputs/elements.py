@@ -120,7 +120,7 @@ def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[
 
 
 def may_change(contract: Contract, plan: Plan, name: str) -> bool:
-    """Say whether elements of a tensor may be put elsewhere: nothing follows from it, and it means nothing as a whole."""
+    """Say whether elements of a tensor may be put elsewhere: nothing follows from it, nor from it as a whole."""
     if name not in plan.roles:
         return False
     kind = plan.roles[name].kind
