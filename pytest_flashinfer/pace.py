@@ -82,23 +82,31 @@ class Spent:
 class Growth:
     """How the time of cases grows with their sizes, in seconds: by the least that others took for each unit.
 
-    Where that is not known yet a case takes none.
+    Where that is not known yet a case takes none. `dense`: all sizes count; else some are parts of others, as sequences
+    are of all their tokens.
     """
 
-    _axes: dict[str, float] = field(default_factory=dict)  # for each unit of the largest size
+    dense: bool = False
+    _axes: dict[str, tuple[float, Mapping[str, int]]] = field(default_factory=dict)  # for each unit of the largest size
     _volume: float = math.inf  # for each unit of the product of all
 
     def note(self, sizes: Mapping[str, int], seconds: float) -> None:
         """Learn from a case. The first one of a search holds what starts once, and is no such."""
         name, size = largest(sizes)
-        if size >= TELLS:
-            self._axes[name] = min(self._axes.get(name, math.inf), seconds / size)
+        known, _ = self._axes.get(name, (math.inf, {}))
+        if size >= TELLS and seconds / size < known:
+            self._axes[name] = seconds / size, dict(sizes)
         self._volume = min(self._volume, seconds / _product(sizes))
 
     def by_axis(self, sizes: Mapping[str, int]) -> float:
-        """Return what a case takes whose other sizes are small: a loop over one axis may be slower than another."""
+        """Return what a case takes: a loop over one axis may be slower than another.
+
+        Where others that count are larger than they were in the case that tells, it takes as many times as long.
+        """
         name, size = largest(sizes)
-        return self._axes.get(name, min(self._axes.values(), default=0.0)) * size
+        rate, others = self._axes.get(name) or min(self._axes.values(), key=lambda known: known[0], default=(0.0, {}))
+        more = [n / max(1, others.get(each, 1)) for each, n in sizes.items() if self.dense and each != name]
+        return rate * size * math.prod(max(1.0, times) for times in more)
 
     def by_volume(self, sizes: Mapping[str, int]) -> float:
         """Return what a case takes of which several sizes may be large."""

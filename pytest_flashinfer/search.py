@@ -47,10 +47,10 @@ class Search:
     failing one. `examples` bounds the cases before a failure, `seconds` their time, which counts from the end of
     the first one unless `built`: it has to wait until processes have started and the solution is built. While fewer
     than `least` cases were tried there is more time: who makes each case last tells nothing. `sizes` are what the time
-    of a case grows with, `length` is how long its longest sequence is. Where time is up, `stalls` says whether the
-    kernel took it: then a long case is tried all the same, if one was to be. Failures that earlier runs saved come
-    before all else, unless `saved_last`. All cases of this run follow from `run_seed`; it is saved with a failure,
-    which another seed would not bring again.
+    of a case grows with, as `growth` learns, `length` is how long its longest sequence is. Where time is up, `stalls`
+    says whether the kernel took it: then a long case is tried all the same, if one was to be. Failures that an earlier
+    run `saved` come before all else, unless `saved_last`. All cases of this run follow from `run_seed`; it is saved
+    with a failure, which another seed would not bring again.
     """
 
     check: Check
@@ -68,10 +68,10 @@ class Search:
     length: Callable[[Drawn], int] = lambda drawn: max(drawn[0].values(), default=0)
     saved_last: bool = False
     stalls: Callable[[], bool] = lambda: False
+    growth: Growth = field(default_factory=Growth)
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
-    _growth: Growth = field(default_factory=Growth)
     _most: int = 0  # the greatest length that was tried
     _put_off: list[Drawn] = field(default_factory=list)  # long cases that would have taken long
 
@@ -115,7 +115,7 @@ class Search:
             self.outcome.tried += 1
             self._most = max(self._most, self.length(drawn))
             if self.built or self.outcome.tried > 1:
-                self._growth.note(self.sizes(drawn), time.monotonic() - start)
+                self.growth.note(self.sizes(drawn), time.monotonic() - start)
             if self.outcome.tried == 1 and not self.built:
                 self._deadline = time.monotonic() + self.seconds
         return self._known[text]
@@ -130,7 +130,7 @@ class Search:
 
     def expected(self, drawn: Drawn) -> float:
         """Return how many seconds a case may take, by those before it; 0 where they do not tell."""
-        return self._growth.by_axis(self.sizes(drawn))
+        return self.growth.by_axis(self.sizes(drawn))
 
     def _takes_long(self, drawn: Drawn) -> bool:
         """Say whether a case would take a good part of the time that is left: many small ones tell more."""
@@ -194,7 +194,7 @@ class Search:
                 if self._over():
                     self.outcome.out_of_time = True
                     raise SkipTest("time is up")
-                if self._growth.by_volume(self.sizes(drawn)) > max(0.0, self.seconds):
+                if self.growth.by_volume(self.sizes(drawn)) > max(0.0, self.seconds):
                     return  # all the time there is, for one that says no more than smaller ones
             if self._ends(drawn, raised):
                 raise CaseFailed

@@ -23,7 +23,7 @@ from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, Record
-from pytest_flashinfer.pace import Pace, Spent
+from pytest_flashinfer.pace import Growth, Pace, Spent
 from pytest_flashinfer.saved import Drawn, Saved, key_of
 from pytest_flashinfer.scope import elements
 from pytest_flashinfer.search import Outcome, Search
@@ -211,6 +211,7 @@ class SizeSearch:
             least=LEAST if self.options.seconds >= SECONDS else 0,
             stalls=lambda: self.options.seconds >= SECONDS and not self.interpreted and spent.by_kernel,
             length=lambda drawn: length(grid, *drawn),
+            growth=Growth(dense=not grid.totals),
             sizes=lambda drawn: {  # how much there is to point at is no work
                 name: size
                 for name, size in drawn[0].items()

@@ -14,12 +14,14 @@ import torch
 from pytest_flashinfer.inputs import families, ranges, scores
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE, ROTARY
+from pytest_flashinfer.inputs.stale import POISON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan
+    from pytest_flashinfer.inputs.recipe import Recipe
 
 _CHUNK: Final = 1 << 24
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
@@ -56,14 +58,27 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     """
     if not any(role.kind in FREE for role in plan.roles.values()):
         return ("normal",)
+    spoken = _spoken(contract, plan) | (_ANYWHERE if plan.contained else set())
+    left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
+    return tuple(name for name in families.FAMILIES if name not in left_out)
+
+
+def _spoken(contract: Contract, plan: Plan) -> set[str]:
+    """Return the families of which the contract says what comes of them."""
     specs = (*contract.definition.inputs.values(), *contract.definition.outputs.values())
     text = " ".join(filter(None, (contract.definition.description, *(spec.description for spec in specs)))).lower()
     if any(role.kind == "mask" for role in plan.roles.values()):
         text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
-    spoken = {name for name, words in _SPEAKS.items() if re.search(words, text) and scores.inputs(plan)}
-    spoken |= _ANYWHERE if plan.contained else set()
-    left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
-    return tuple(name for name in families.FAMILIES if name not in left_out)
+    return {name for name, words in _SPEAKS.items() if re.search(words, text) and scores.inputs(plan)}
+
+
+def shows_leaks(contract: Contract, plan: Plan, recipe: Recipe) -> bool:
+    """Say whether values that are not finite are there only to show where they must not get to.
+
+    Of an element that the reference has NaN for they tell nothing: what visible ones lead to, no contract says.
+    """
+    by_family = recipe.family in _ANYWHERE and plan.contained and recipe.family not in _spoken(contract, plan)
+    return by_family or recipe.structure in POISON or (recipe.family == "neginf" and plan.loose)
 
 
 def family_of(name: str, family: str, plan: Plan) -> str:

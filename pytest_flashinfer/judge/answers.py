@@ -7,7 +7,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.values import shows_leaks
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.host import doubtful, on_host
 from pytest_flashinfer.judge.lending import LENT, lent, terms
@@ -18,7 +21,7 @@ from pytest_flashinfer.judge.rowwise import leading
 from pytest_flashinfer.judge.scribbled import Scribbled
 from pytest_flashinfer.judge.shelf import Shelf
 from pytest_flashinfer.judge.specs import open_specs, specs_of
-from pytest_flashinfer.judge.truth import Truth, inadmissible
+from pytest_flashinfer.judge.truth import Truth, inadmissible, without_nan
 from pytest_flashinfer.worker.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -153,6 +156,8 @@ class Answers:
             found = self._ask(case, host=host) if case.lender is None else self._borrowing(case, case.lender, host=host)
             if case.workload is None and isinstance(found, Truth):
                 found = replace(found, unfair=inadmissible(found))
+                contract = contract_of(case.definition)
+                found = without_nan(found) if shows_leaks(contract, plan_of(contract), case.recipe) else found
             self.kept.put(key, found, time.perf_counter() - start)
         return found
 

@@ -12,6 +12,7 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from pytest_flashinfer import search as module
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.pace import Growth
 from pytest_flashinfer.saved import Saved, key_of, text_of
 from pytest_flashinfer.search import Search
 
@@ -402,3 +403,19 @@ def test_what_is_drawn_with_several_large_sizes_is_left_out_where_it_would_take_
     assert found.failure is None
     assert 10.0 <= clock.reading < 20.0
     assert 500 < max(tried) <= 5000
+
+
+def test_of_dense_sizes_all_count():
+    growth = Growth(dense=True)
+    growth.note({"batch": 1, "keys": 150}, 1.5)
+    assert growth.by_axis({"batch": 1, "keys": 300}) == pytest.approx(3)
+    assert growth.by_axis({"batch": 20, "keys": 300}) == pytest.approx(60)
+    growth.note({"batch": 16, "keys": 8}, 1.6)
+    assert growth.by_axis({"batch": 32, "keys": 4}) == pytest.approx(3.2)
+    assert growth.by_axis({"batch": 32, "keys": 16}) == pytest.approx(6.4)
+
+
+def test_of_sequences_and_all_their_tokens_only_one_counts():
+    growth = Growth()
+    growth.note({"sequences": 2, "tokens": 100}, 1.0)
+    assert growth.by_axis({"sequences": 50, "tokens": 200}) == pytest.approx(2)
