@@ -19,7 +19,7 @@ from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.layout import like, ordered, strided
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.values import Source, Want, family_names, float_tensor
+from pytest_flashinfer.inputs.values import Source, Want, family_names, float_tensor, shows_leaks
 from pytest_flashinfer.inputs.variant import variant
 from tests.inputs.contracts import (
     DELTA,
@@ -339,6 +339,22 @@ def test_values_that_reach_no_others_may_be_nan_or_infinite_anywhere(text, offer
     for family in offered:
         made = make_inputs(copied, {"n": 9, "m": 9}, Recipe(0, family=family))
         assert not any(made[name].isfinite().all() or made[name].isfinite().sum() < 60 for name in inputs)
+
+
+@pytest.mark.parametrize(
+    ("text", "recipe", "leaks"),
+    [
+        ("Copied bit for bit.", Recipe(0, family="nan"), True),
+        ("Copied bit for bit.", Recipe(0, family="large"), False),
+        ("NaN in a row of logits makes it NaN, and must not reach others.", Recipe(0, family="nan"), False),
+        ("NaN in a row of logits makes it NaN.", Recipe(0, family="nan"), False),
+        ("Empty states hold arbitrary data.", Recipe(0, family="neginf"), True),
+        ("Unread slots hold arbitrary data.", Recipe(0, structure="stale_nan"), True),
+    ],
+)
+def test_some_values_only_show_where_they_must_not_get_to(text, recipe, leaks):
+    rows = define("rows", axes(n=None, h=8), {"logits": tensor("n h")}, {"y": tensor("n h")}, "", description=text)
+    assert shows_leaks(contract_of(rows), plan_of(contract_of(rows)), recipe) is leaks
 
 
 @pytest.mark.parametrize(("mask", "low"), [

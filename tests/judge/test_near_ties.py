@@ -9,7 +9,7 @@ import torch
 
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, inadmissible
+from pytest_flashinfer.judge.truth import OutputSpec, inadmissible, without_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +98,17 @@ def test_a_quantised_value_at_a_boundary_may_go_either_way_and_no_other() -> Non
     honest = torch.round(x * (127 / x.abs().amax(-1, keepdim=True))).clamp(-127, 127).to(torch.int8)
     assert compare(honest, found["q"]).ok
     assert not compare(honest + (torch.arange(512) == 77).to(torch.int8), found["q"]).ok
+
+
+def test_what_nan_leads_to_may_be_left_open_and_nothing_else() -> None:
+    """A kernel may take a row without a finite score for empty; other rows must not hear of it."""
+    x = torch.tensor([[1.0, torch.nan], [torch.inf, 1.0], [2.0, 3.0]])
+    found = without_nan(evaluate(lambda x: torch.softmax(x, -1), {"x": x}, {"y": OutputSpec("float32", (3, 2))}))
+    right = torch.softmax(x, -1)
+    zeros = torch.where(torch.tensor([[True], [True], [False]]), 0.0, right)
+    for answer in (right, zeros):
+        assert compare(answer, found.outputs["y"], equal_nan=True).ok
+    assert not compare(torch.full_like(right, torch.nan), found.outputs["y"], equal_nan=True).ok
 
 
 @pytest.mark.parametrize(
