@@ -156,8 +156,9 @@ class Answers:
             found = self._ask(case, host=host) if case.lender is None else self._borrowing(case, case.lender, host=host)
             if case.workload is None and isinstance(found, Truth):
                 found = replace(found, unfair=inadmissible(found))
-                contract = contract_of(case.definition)
-                found = without_nan(found) if shows_leaks(contract, plan_of(contract), case.recipe) else found
+            contract = contract_of(case.definition)
+            if isinstance(found, Truth) and shows_leaks(contract, plan_of(contract), case.recipe):
+                found = without_nan(found)  # of a failure that was written down as well
             self.kept.put(key, found, time.perf_counter() - start)
         return found
 

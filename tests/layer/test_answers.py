@@ -162,6 +162,21 @@ def test_whether_a_drawn_case_is_a_fair_test_is_found_out_once(answers, monkeypa
         answers.admitted(case().elsewhere())
 
 
+@pytest.mark.parametrize("listed", [None, Workload("w", {"n": 4}, {})])
+def test_what_the_reference_has_nan_for_is_left_open_where_nan_shows_leaks(answers, listed):
+    """In a drawn case as in the line that replays it."""
+    copied = replace(DEFINITION, description="Rows are copied bit for bit.")
+    spilt = replace(case(workload=listed), recipe=Recipe(0, family="nan"))
+    spilt.values["x"][1] = torch.nan
+    assert answers.answer(spilt).outputs["y"].undecided is None, "this contract says nothing"
+    answers.close()
+    found = answers.answer(replace(spilt, definition=copied))
+    assert found.outputs["y"].undecided.tolist() == [False, True, False, False]
+    zero = torch.tensor([2.0, 0.0, 2.0, 2.0])
+    assert compare(zero, found.outputs["y"], equal_nan=True).ok
+    assert not compare(torch.full((4,), torch.nan), found.outputs["y"], equal_nan=True).ok
+
+
 def lent(native, lender, allowance, **more):
     allowance = torch.as_tensor(allowance, dtype=torch.float64).expand(lender.shape)
     other = OutputTruth("y", "float32", lender, lender.double(), allowance, **more)
