@@ -83,14 +83,15 @@ def _summed(grid: Grid) -> list[str]:
 
 
 def _work(grid: Grid) -> list[str]:
-    return [name for name in grid.contract.free if name not in grid.pools and name not in grid.counts]
+    sizes = [name for name in grid.contract.free if name in grid.contract.axis_names]  # and not scalars
+    return [name for name in sizes if name not in grid.pools and name not in grid.counts]
 
 
 def length(grid: Grid, axes: Mapping[str, int], recipe: Recipe) -> int:
     """Return how long the longest sequence of a case is, as far as its sizes tell; without any, its largest size."""
     along = lines(grid)
     if not along:
-        return max((axes[name] for name in grid.contract.free if name not in grid.pools), default=0)
+        return max((axes[name] for name in grid.contract.free if name in axes and name not in grid.pools), default=0)
     count = 1 if recipe.structure == "one_long" or not grid.totals else size(grid.plan.batch, axes) or 1
     return max(-(-axes.get(name, 0) * each // max(1, count)) for name, each in along.items())
 

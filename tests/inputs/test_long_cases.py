@@ -109,6 +109,16 @@ def test_numbers_that_sizes_are_divided_by_and_compared_with(code, expected):
     assert set(literals(contract_of(chunked(code, d=32)))) == set(expected)
 
 
+def test_a_switch_that_constraints_speak_of_is_no_length():
+    inputs = {"x": tensor("n h"), "mode": tensor(None, "int32")}
+    switched = define("gelu", axes(n=None, h=8), inputs, {"y": tensor("n h")}, "", "mode == 0 or mode == 1")
+    grid = grid_of(switched)
+    assert "mode" in grid.contract.free
+    cases = edge_cases(switched)
+    assert [length(grid, *case) for case in cases] == [sizes["n"] for sizes, _ in cases]
+    assert all("mode" not in wish or wish["mode"] <= 1 for wish, _ in early_wishes(grid))
+
+
 @pytest.mark.parametrize(
     ("definition", "pool", "ids"), [(PAGED_DECODE, "pages", "kv_indices"), (ROPE, "max_position", "positions")]
 )
