@@ -95,7 +95,7 @@ class Exact:
         return (self.own.atol or 0.0) + (self.own.rtol or 0.0) * self._size(part)
 
     def _within(self, part: slice) -> torch.Tensor:
-        """Return where differences are within the limits; up to 2**63 they are compared as the integers they are."""
+        """Return where differences are within the limits; they are compared as the integers they are."""
         within = _at_most(self._distance(part), self._tolerated(part))
         if self.own.max_error_cap is not None:
             cap = torch.full_like(within, self.own.max_error_cap, dtype=torch.float64)
@@ -131,10 +131,13 @@ class Exact:
 
 
 def _at_most(distance: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    """Compare words of 64 bits with limits, none of them rounded: those from 2**63 on by what they are beyond it."""
     whole = limit.floor()
-    fits = whole < _BEYOND
+    fits, every = whole < _BEYOND, whole >= 2 * _BEYOND
     small = whole.where(fits, 0.0).to(torch.int64)
-    return torch.where(fits, (distance >= 0) & (distance <= small), _real(distance) <= limit)
+    rest = (whole - _BEYOND).where(~fits & ~every, 0.0).to(torch.int64)
+    large = every | (distance >= 0) | ((distance ^ _LONG.min) <= rest)
+    return torch.where(fits, (distance >= 0) & (distance <= small), large)
 
 
 def _real(distance: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data.dtypes import DTYPES
@@ -45,6 +45,8 @@ def pairs(draw: st.DrawFn) -> tuple[str, list[int], list[int]]:
 
 @settings(deadline=None, max_examples=300)
 @given(pairs(), st.integers(0, 300) | st.sampled_from([2**31, 2**53, 2**63, 2**64]), st.sampled_from([0, 0.5]))
+@example(("int64", [-(2**63), -(2**63)], [0, 1]), 2**63, 0)
+@example(("uint64", [2**64 - 1, 2**63 + 1], [0, 0]), 2**64, 0)
 def test_limits_are_those_of_whole_numbers(case: tuple[str, list[int], list[int]], atol: int, rtol: float) -> None:
     dtype, actual, expected = case
     found = compare(
