@@ -120,9 +120,7 @@ class SizeSearch:
             pytest.skip(text)
         self._warn_of_little(found, tally)
 
-    def _tried(
-        self, check: CaseCheck, drawn: Drawn, pace: Pace, tally: Tally, expected: float
-    ) -> Failed | None:
+    def _tried(self, check: CaseCheck, drawn: Drawn, pace: Pace, tally: Tally, expected: float) -> Failed | None:
         """Return how a case failed, if it did; `tally` counts what could be judged and what not."""
         self.progress.step(f"case {pace.cases + 1}" + (": shrinking the failure" if pace.failing else ""))
         try:

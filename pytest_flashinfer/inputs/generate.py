@@ -86,8 +86,8 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     wishes = {n: v for n, v in recipe.scalars.items() if n in definition.inputs and n not in making.fixed}
     making.env.update(choice.wished(contract, wishes, making.env))
     _make(making)
-    _mend(making)
     _tame(making)
+    _mend(making)
     _check(making)
     _lay_out(making)
     return {name: making.made[name] for name in definition.inputs}
@@ -195,14 +195,6 @@ def _env(making: _Making) -> dict[str, Any]:
     return making.env
 
 
-def _mend(making: _Making) -> None:
-    """Put elements right that are beyond what constraints allow, of what was drawn."""
-    env, drawn = _env(making), making.made.keys() - making.fixed.keys()
-    for name in elements.mend(making.contract, making.plan, env, drawn):
-        making.made[name].copy_(env[name])
-    touch(making.contract, making.plan, making.made, drawn, making.recipe.seed)
-
-
 def _tame(making: _Making) -> None:
     """Make inputs anew that constraints forbid to hold NaN or infinities."""
     if making.recipe.family not in SPECIAL:
@@ -212,6 +204,14 @@ def _tame(making: _Making) -> None:
     for name in frozenset().union(*(rule.names for rule in broken)) & making.plan.roles.keys() - making.fixed.keys():
         if _fills_floats(making, name) and name in making.made:
             making.made[name] = _float(making, name, source, "normal")
+
+
+def _mend(making: _Making) -> None:
+    """Put elements right that are beyond what constraints allow, of what was drawn."""
+    env, drawn = _env(making), making.made.keys() - making.fixed.keys()
+    for name in elements.mend(making.contract, making.plan, env, drawn):
+        making.made[name].copy_(env[name])
+    touch(making.contract, making.plan, making.made, drawn, making.recipe)
 
 
 def _check(making: _Making) -> None:

@@ -202,6 +202,8 @@ def test_bounds_are_met_in_some_cases():
     inputs = {"x": tensor("n h"), "top_p": tensor("n"), "scale": tensor("n")}
     rules = ("bool(((top_p >= 0) & (top_p <= 1)).all())", "(scale > 0).all()")
     bounded = define("bounded", axes(n=None, h=8), inputs, {"y": tensor("n h")}, "", *rules)
-    made = [make_inputs(bounded, {"n": 5}, Recipe(seed)) for seed in range(60)]
-    assert 1 < sum(bool((each["top_p"] == 0).any()) for each in made) < 10
+    made = [make_inputs(bounded, {"n": 5}, Recipe(seed, family="tiny")) for seed in range(60)]
+    assert 1 < sum(bool((each["top_p"] == 0).any()) for each in made) < 20
     assert all((each["scale"] > 0).all() for each in made)
+    plain = [make_inputs(bounded, {"n": 5}, Recipe(seed)) for seed in range(60)]
+    assert all((each["top_p"] > 0).all() for each in plain), "as listed workloads are"
