@@ -31,10 +31,12 @@ def smooth(squares: torch.Tensor, runs: int, weight: torch.Tensor) -> torch.Tens
     the same, so that one loud channel does not lend its noise to the quiet ones.
     """
     pooled = squares.mean(dim=1, keepdim=True)
+    column = torch.ones_like(squares[:1])
     if squares.shape[0] >= 8:  # noqa: PLR2004 - below, a column holds too few samples
         column = (squares / pooled.clamp_min(_TINY)).mean(dim=0, keepdim=True)
-        pooled = pooled * (column / column.mean().clamp_min(_TINY))
-    return (squares * runs + pooled * weight) / (runs + weight)
+        column /= column.mean().clamp_min(_TINY)
+    own = runs / (runs + weight)
+    return (squares * own).addcmul_(pooled * (1 - own), column)
 
 
 def least(squares: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
@@ -50,14 +52,14 @@ def least(squares: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
 def allowance(wide: torch.Tensor, squares: torch.Tensor, runs: int, dtype: str) -> torch.Tensor:
     """Return the tolerated absolute error (float64, shape of `wide`) from the mean square of the noise over `runs`."""
     size = torch.nan_to_num(wide, nan=0.0, posinf=0.0, neginf=0.0)
-    limit = _HALF_ULP * spacing(size, dtype) + FLUSH
+    limit = spacing(size, dtype).mul_(_HALF_ULP).add_(FLUSH)
     if not size.numel():
         return limit
     noise, sizes = rows(squares), rows(size.square())
     coarse = noise.mean(dim=1, keepdim=True) > _COARSE**2 * sizes.mean(dim=1, keepdim=True)
     found = smooth(noise, runs, torch.where(coarse, 8.0, max(0.5, _ENOUGH - runs)))
     floor = noise if canonical(dtype) == "float64" else torch.where(coarse, noise, least(noise, sizes))
-    return limit + SIGMAS * torch.maximum(found, floor).sqrt().reshape(size.shape)
+    return limit.add_(torch.maximum(found, floor, out=found).sqrt_().reshape(size.shape), alpha=SIGMAS)
 
 
 def table(native: torch.Tensor, dtype: str) -> torch.Tensor:

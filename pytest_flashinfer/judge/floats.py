@@ -63,9 +63,8 @@ def overflow_at(dtype: str) -> float:
 def spacing(values: torch.Tensor, dtype: str) -> torch.Tensor:
     """Return the distance between neighbours of `dtype` around each value (float64 in, float64 out, finite)."""
     bits, low, _ = _FORMATS[canonical(dtype)]
-    finite = torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).abs()
-    normal = finite.clamp_min(2.0**low)
-    return normal / torch.frexp(normal).mantissa * 2.0**-bits  # the quotient is a power of two, and exact
+    normal = torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0).abs_().clamp_min_(2.0**low)
+    return normal.div_(torch.frexp(normal).mantissa).mul_(2.0**-bits)  # the quotient is a power of two, and exact
 
 
 def representable(values: torch.Tensor, dtype: torch.dtype) -> bool:

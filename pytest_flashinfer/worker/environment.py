@@ -23,6 +23,9 @@ _REPLACED = frozenset({"TRITON_CACHE_DIR", "TRITON_HOME", "TORCH_EXTENSIONS_DIR"
 # The C library pins a new thread by its id, which the sandbox refuses, and GNU's OpenMP ends where that fails.
 _PINNING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
 
+# What the C library keeps of freed memory, in bytes: temporaries of some 100 KiB would each be got anew, page by page.
+_HEAP = str(64 << 20)
+
 
 def scrub(environ: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
     """Return the part of `environ` that a worker may see.
@@ -65,13 +68,15 @@ def caches(folder: str, private: str) -> dict[str, str]:
 
 def visible_device(environ: Mapping[str, str], device: str) -> dict[str, str]:
     """Return the variables that make `device` (`cpu`, `cuda`, `cuda:N`) the only card of a worker, its `cuda:0`."""
+    heap = {"MALLOC_TOP_PAD_": environ.get("MALLOC_TOP_PAD_", _HEAP)}
     if device == "cpu":
         # Idle threads that spin would take the judge's core; the two never compute at the same time. OpenBLAS, which
         # the interpreter's small products go through, cannot be told to wait quietly. A temporary of 100 MB in small
         # pages takes longer to get than to fill.
         usual = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1", "THP_MEM_ALLOC_ENABLE": "1"}
-        return {"TRITON_INTERPRET": "1", **{name: environ.get(name, value) for name, value in usual.items()}}
+        return {"TRITON_INTERPRET": "1", **heap, **{name: environ.get(name, value) for name, value in usual.items()}}
     index = int(device.partition(":")[2] or 0)
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     cards = [card.strip() for card in listed.split(",")] if listed else []
-    return {"CUDA_VISIBLE_DEVICES": cards[index] if index < len(cards) else str(index), "TRITON_INTERPRET": "0"}
+    card = cards[index] if index < len(cards) else str(index)
+    return {"CUDA_VISIBLE_DEVICES": card, "TRITON_INTERPRET": "0", **heap}
