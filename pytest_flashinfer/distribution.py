@@ -1,4 +1,4 @@
-"""Several processes and cards, by pytest-xdist: who gets which card, and which items stay together."""
+"""Several processes and cards, by pytest-xdist: who runs items, on which card, and which items stay together."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 _ITEM: Final = re.compile(r"^(?P<file>.+\.json)::(?P<check>\w+)(\[(?P<solution>[^-\]]*))?")
 _OF_A_SOLUTION: Final = frozenset({"test_correct", "test_sizes", "test_huge", "test_speed"})
 ONLY: Final = "fib_benchmark_only"
+
+
+def lists_only(config: pytest.Config) -> bool:
+    """Whether items are shown, and none is run."""
+    option = config.option
+    return bool(option.collectonly or option.setuponly or option.setupplan)
+
+
+def runs_items(config: pytest.Config) -> bool:
+    """Whether this process runs items itself, rather than to list them or to have others run them."""
+    controls_others = getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput")
+    return not (lists_only(config) or controls_others)
 
 
 def turn_of(config: pytest.Config) -> int:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from pytest_flashinfer.collect import DefinitionFile
+    from pytest_flashinfer.options import Options
+    from pytest_flashinfer.processes import Processes
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.tracing import Tracer
 
@@ -32,24 +34,38 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     if not dormant.is_active(config):
         return
-    from pytest_flashinfer import actions, fixtures, options
+    from pytest_flashinfer import options
+    from pytest_flashinfer.distribution import runs_items
+    from pytest_flashinfer.processes import Processes
+    from pytest_flashinfer.strangers import Strangers
+
+    settings = options.read(config)
+    strangers = Strangers(settings.solutions, settings.definitions, config.invocation_params.dir)
+    strangers.refuse(config)
+    processes = Processes(config, settings)
+    try:
+        if runs_items(config):
+            processes.pool  # noqa: B018 - they import torch while this process imports what follows, and collects
+        config.pluginmanager.register(strangers, "flashinfer-strangers")
+        _wake(config, settings, processes)
+    except BaseException:
+        processes.close()
+        raise
+
+
+def _wake(config: pytest.Config, settings: Options, processes: Processes) -> None:
+    """Register what a run needs."""
+    from pytest_flashinfer import actions, fixtures
     from pytest_flashinfer.benchmarking import Benchmarks
     from pytest_flashinfer.distribution import Distribution
     from pytest_flashinfer.idle import Idle
     from pytest_flashinfer.recording import Records
     from pytest_flashinfer.reporting import HtmlReport
     from pytest_flashinfer.session import FibSession
-    from pytest_flashinfer.strangers import Strangers
     from pytest_flashinfer.termination import Termination
 
-    settings = options.read(config)
-    strangers = Strangers(settings.solutions, settings.definitions, config.invocation_params.dir)
-    strangers.refuse(config)
-    session = FibSession(config, settings)
+    session = FibSession(config, settings, processes)
     config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
-    if session.runs_items:
-        session.pool  # noqa: B018 - making it starts the processes, which import torch while pytest collects
-    config.pluginmanager.register(strangers, "flashinfer-strangers")
     records = Records(session)
     config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
@@ -215,7 +231,7 @@ class FlashInferPlugin:
 
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""
-        self.session.close()
+        self.session.processes.close()
 
 
 def _joined(args: list[str], folders: list[str]) -> list[str]:

@@ -1,31 +1,24 @@
-"""What one pytest run shares: settings, catalogue, device and worker pool."""
+"""What one pytest run shares: settings, catalogue, what is known of references, and the processes."""
 
 from __future__ import annotations
 
-import gc
-import importlib
-import os
-import sys
 from functools import cached_property
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_flashinfer import options
+from pytest_flashinfer import distribution, options
 from pytest_flashinfer.build import requirements
-from pytest_flashinfer.card import Card
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
 from pytest_flashinfer.declarations import SECONDS
-from pytest_flashinfer.distribution import sharers, turn_of
 from pytest_flashinfer.gates import Gates
 from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.scope import CHOSEN
 from pytest_flashinfer.scribbling import Scribbling
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.tolerances import Tolerances
-from pytest_flashinfer.worker import device as devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.kept import Kept
     from pytest_flashinfer.keyword import Keyword
+    from pytest_flashinfer.processes import Processes
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
 
@@ -42,23 +36,19 @@ if TYPE_CHECKING:
 class FibSession:
     """Everything that outlives one item; heavy parts are made when first asked for."""
 
-    def __init__(self, config: pytest.Config, settings: options.Options) -> None:
+    def __init__(self, config: pytest.Config, settings: options.Options, processes: Processes) -> None:
         self.config = config
         self.options = settings
         self.running: pytest.Session | None = None
         config.stash[SESSION] = self
-        try:
-            found = devices.find(settings.device, require_gpu=settings.require_gpu, turn=turn_of(config))
-        except devices.DeviceError as error:
-            raise pytest.UsageError(str(error)) from error
-        self.device = devices.narrowed(found, os.environ)
-        self.card = Card(self.device, sharers(config, self.device.count), lambda: self.pool)
+        self.processes = processes
+        self.device = processes.device
+        self.card = processes.card
         self.gates = Gates(settings, self.device.name)
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
         self.tolerances = Tolerances(settings, self.catalogue.definitions)  # a wrong spelling ends the run here
         self.progress = Progress(config)
-        self._pool: Pool | None = None
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
         self.scribbling = Scribbling()
         self._references: dict[tuple[Path, str], list[list[float]]] = {}
@@ -66,14 +56,12 @@ class FibSession:
     @property
     def runs_items(self) -> bool:
         """Whether this process runs items itself, rather than to list them or to have others run them."""
-        controls_others = getattr(self.config.option, "dist", "no") != "no" and not hasattr(self.config, "workerinput")
-        return not (self.lists_only or controls_others)
+        return distribution.runs_items(self.config)
 
     @property
     def lists_only(self) -> bool:
         """Whether items are shown, and none is run."""
-        option = self.config.option
-        return bool(option.collectonly or option.setuponly or option.setupplan)
+        return distribution.lists_only(self.config)
 
     @cached_property
     def keyword(self) -> Keyword:
@@ -91,31 +79,13 @@ class FibSession:
 
     @property
     def pool(self) -> Pool:
-        """The processes of this run, started when first asked for; nothing is waited for."""
-        if self._pool is None:
-            from pytest_flashinfer.worker import sandbox
-            from pytest_flashinfer.worker.pool import Pool
-            from pytest_flashinfer.worker.request import cache_folder
+        """The workers of this run."""
+        return self.processes.pool
 
-            sandbox.hide_process()
-            hidden = [*self.options.definitions, *self.options.solutions, *self.options.workloads]
-            folders = [*hidden, self.config.rootpath]
-            self._pool = Pool(str(self.device), folders, cache_folder(), turns=self.card.turns)
-        return self._pool
-
-    @cached_property
+    @property
     def judge(self) -> Pool:
         """The pool, with torch loaded in this process as well."""
-        pool = self.pool  # made first: its processes import torch at the same time
-        import_torch()
-        import torch
-
-        torch.set_num_threads(1)  # what the judge does on the CPU is in small pieces; idle threads would spin beside it
-        if self.device.kind == "cuda":
-            from pytest_flashinfer.judge.asking import HANDLER
-
-            pool.begin(HANDLER, lambda: torch.zeros(1, device=str(self.device)))  # a context of this process's own
-        return pool
+        return self.processes.judge
 
     def under_test(self, key: str, definition: Definition, solution: Solution) -> UnderTest:
         """Return a solution ready to be called; skips with the reason where it cannot run here."""
@@ -211,28 +181,6 @@ class FibSession:
         if self.running is not None and self.running.exitstatus == pytest.ExitCode.OK:
             self.running.exitstatus = pytest.ExitCode.TESTS_FAILED
         return what
-
-    def close(self) -> None:
-        """End every process that this run started."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
-        self.card.turns.close()
-
-
-def import_torch() -> None:
-    """Import torch without searching it for garbage, now, later or when this process ends: it takes a third less."""
-    if "torch" in sys.modules:
-        return
-    collecting = gc.isenabled()
-    gc.collect()  # what is garbage already is not to be kept
-    gc.disable()
-    try:
-        importlib.import_module("torch")
-        gc.freeze()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _version(distribution: str) -> str:

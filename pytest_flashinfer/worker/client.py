@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import select
 import selectors
 import shutil
 import socket
@@ -62,6 +63,11 @@ class Worker:
         if self.end is None and self.nursery.gone:
             self.end = _ORPHANED
         return self.end is None
+
+    @property
+    def preparing(self) -> bool:
+        """Whether it has not said yet that it is warm; waits for nothing."""
+        return self.alive and self.protections is None and not select.select([self.channel], [], [], 0)[0]
 
     def start(self) -> None:
         """Wait until the worker is confined and warm."""

@@ -56,6 +56,7 @@ class Pool:
         self._numbers = itertools.count(1)
         self._workers: list[Worker] = []
         self._warm: dict[str, Worker] = {}
+        self._due: set[str] = set()  # handlers of workers to be prepared next
         self._nursery = Nursery(device, self.env)
         self.builds = Builds()
 
@@ -69,7 +70,8 @@ class Pool:
     def worker(self, handler: str = SOLVE, *, successor: bool = True) -> Worker:
         """Return a worker with the handler module imported; with `successor`, begin to prepare the next one like it.
 
-        Raises WorkerDied where no worker can be started.
+        That one waits for others which are being prepared: it is not needed as soon as they are, and a card makes one
+        context after the other. Raises WorkerDied where no worker can be started.
         """
         worker = self._warm.pop(handler, None)
         if worker is None or not worker.alive:
@@ -80,7 +82,10 @@ class Pool:
             worker = self._fork(handler)
             worker.start()
         if successor:
-            self._warm[handler] = self._fork(handler)
+            self._due.add(handler)
+        if not any(other.preparing for other in self._warm.values()):
+            while self._due:
+                self.warm(self._due.pop())
         return worker
 
     def warm(self, handler: str = SOLVE) -> None:

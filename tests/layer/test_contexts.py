@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from pytest_flashinfer.judge.asking import HANDLER
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.pool import SOLVE, Pool
@@ -29,6 +31,42 @@ def test_nobody_waits_for_this_process_where_the_others_can_be_started():
         seen = []
         pool.begin(HANDLER, lambda: seen.append(set(pool._warm)))
         assert seen == [{SOLVE, HANDLER}]
+    finally:
+        pool.close()
+
+
+def test_the_next_one_waits_for_what_is_being_prepared():
+    pool = Pool("cpu")
+    try:
+        pool.begin(HANDLER, lambda: None)
+        other = pool._warm[HANDLER]
+        slow = type("Slow", (), {"preparing": True, "alive": True, "start": other.start, "close": other.close})
+        pool._warm[HANDLER] = slow
+        first = pool.worker()
+        assert set(pool._warm) == {HANDLER}
+        slow.preparing = False
+        assert pool.worker(HANDLER) is slow
+        assert set(pool._warm) == {SOLVE, HANDLER}
+        second = pool.worker()
+        assert second is not first
+        assert second.alive
+    finally:
+        pool.close()
+
+
+def test_who_is_being_prepared_says_when_that_is_over():
+    pool = Pool("cpu")
+    try:
+        pool.warm(SOLVE)
+        worker = pool._warm[SOLVE]
+        deadline = time.monotonic() + 60
+        while worker.preparing and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not worker.preparing
+        assert worker.protections is None  # nobody waited for it
+        worker.start()
+        assert worker.protections
+        assert not worker.preparing
     finally:
         pool.close()
 

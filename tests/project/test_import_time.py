@@ -41,21 +41,51 @@ def test_a_run_that_only_reads_files_needs_no_torch(tmp_path):
     assert loaded & {"torch", "triton", "numpy"} == set()
 
 
+STARTED = """
+import subprocess, sys
+from pytest_flashinfer.worker import nursery
+def popen(*arguments, **options):
+    above = {name.partition(".")[2].partition(".")[0] for name in sys.modules if name.startswith("pytest_flashinfer.")}
+    assert not above & {"catalogue", "session", "judge", "inputs", "build"}, above
+    raise OSError("seen")
+class Subprocess:
+    DEVNULL, Popen = subprocess.DEVNULL, staticmethod(popen)
+nursery.subprocess = Subprocess
+"""
+
+
+def test_processes_are_started_before_most_of_the_plugin_is_imported(tmp_path):
+    """They take longest of all; what the rest of the plugin is imported for waits for them."""
+    (tmp_path / "started.py").write_text(STARTED)
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "definitions").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "started", "--fib-solutions=solutions", "--fib-device=cpu"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=120,
+    )
+    assert "OSError: seen" in done.stdout + done.stderr
+
+
 RECORDS = """
 import gc
 during = gc.isenabled()
 """
 IMPORTS = """
 import gc
-from pytest_flashinfer import session
+from pytest_flashinfer import processes
 before = gc.get_freeze_count()
-session.import_torch()
+processes.import_torch()
 import torch
 assert not torch.during, "searched for garbage"
 assert gc.isenabled()
 assert gc.get_freeze_count() > before
 gc.unfreeze()
-session.import_torch()
+processes.import_torch()
 assert gc.get_freeze_count() == 0, "what a later check has made is not kept for good"
 """
 
