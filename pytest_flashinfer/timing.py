@@ -35,6 +35,7 @@ _TRIES = 3  # measurements that nobody believes, after which there is no time
 _MEASUREMENTS = 5  # of a solution and its reference, at most, where it is hard to tell which is faster
 _ONE_PROCESS = 3  # of them in one process each: where its memory lies makes a call some percent faster or slower
 _NEAR, _ALIKE = 0.25, 0.02  # how near to each other their medians are then, and what has to be told apart
+_PLACED = 0.05  # by how much two processes may differ about one kernel, however sure each is of its median
 _RECORDED = ("latency_s", "host_s", "reference_s", "speedup", "roofline_s", "roofline_share")
 
 
@@ -113,7 +114,7 @@ class Timing:
             return False
         compared = compare(interval(reference), interval(durations), _ALIKE)
         apart = max(compared.ratio, 1 / compared.ratio) - 1
-        return compared.verdict == "UNDECIDED" and _ALIKE < apart < _NEAR
+        return _ALIKE < apart < (_NEAR if compared.verdict == "UNDECIDED" else _PLACED)
 
     def report(self, benchmark: BenchmarkFixture, solution: UnderTest, cases: Cases, workload: Workload) -> None:
         """Give the durations to pytest-benchmark, with what explains them; the reference is timed the same way.

@@ -318,13 +318,19 @@ def test_what_cannot_be_told_from_the_reference_is_measured_again(session, cases
 
 @pytest.mark.parametrize(
     ("durations", "reference"),
-    [([10] * 10, [10] * 10), (UNSURE, UNSURE), (UNSURE, [20, 22] * 5), ([10] * 10, [10.5] * 10)],
+    [([10] * 10, [10] * 10), (UNSURE, UNSURE), (UNSURE, [20, 22] * 5), ([10] * 10, [10.8] * 10)],
     ids=["surely alike", "alike as far as is known", "far apart", "surely apart"],
 )
 def test_what_can_be_told_is_measured_once(session, cases, durations, reference):
     found, times = settled(session, cases, Kernel(*durations), Kernel(*reference))
     assert len(found._measured.durations) == 10
     assert times == 1
+
+
+def test_a_little_difference_of_two_processes_is_measured_in_others(session, cases):
+    found, times = settled(session, cases, Kernel(*[10] * 50), Kernel(*[10.3] * 50))
+    assert len(found._measured.durations) == 50
+    assert times == 5
 
 
 def test_a_few_long_rounds_are_not_made_more(session, cases):
