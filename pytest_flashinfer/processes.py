@@ -72,7 +72,6 @@ def import_torch() -> None:
     if "torch" in sys.modules:
         return
     collecting = gc.isenabled()
-    gc.collect()  # what is garbage already is not to be kept
     gc.disable()
     try:
         importlib.import_module("torch")

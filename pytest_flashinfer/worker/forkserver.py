@@ -35,8 +35,7 @@ def main(fd: int) -> None:
     gc.disable()  # nearly all that torch makes while it is imported stays: looking for the rest is a tenth of the time
     failed = _preload(first["preload"])
     channel.send({"event": "ready", "path": sys.path, "failed": failed})
-    gc.collect()
-    gc.freeze()  # collections in a worker leave these pages shared
+    gc.freeze()  # collections in a worker leave these pages shared; nobody waits for a search for garbage now either
     gc.enable()
     with contextlib.suppress(Disconnected):
         Server(channel).serve()
