@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.hints import names_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan
+
+_ANY_ID: Final = ("index", None)  # by which nothing is looked up
 
 
 def rows(contract: Contract, plan: Plan) -> frozenset[str]:
@@ -22,6 +24,6 @@ def tokens(contract: Contract, plan: Plan) -> frozenset[str]:
     """Return the axes along which there are tokens only: those of a prompt, or of an answer that may not have begun."""
     every = {**contract.dims, **contract.output_dims}
     named = {name: frozenset().union(*map(names_of, trees or ())) for name, trees in every.items()}
-    ids = {name for name in contract.dims if name in plan.roles and plan.roles[name].kind == "token_ids"}
+    ids = {name for name, role in plan.roles.items() if role.kind == "token_ids" or (role.kind, role.limit) == _ANY_ID}
     others = frozenset().union(*(names for name, names in named.items() if name not in ids))
     return frozenset().union(*(named[name] for name in ids)) - others

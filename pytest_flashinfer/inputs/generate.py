@@ -17,7 +17,7 @@ from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.load import load_tensor
 from pytest_flashinfer.inputs.plan import Plan, plan_of
-from pytest_flashinfer.inputs.stale import poison
+from pytest_flashinfer.inputs.stale import overwritten, poison
 from pytest_flashinfer.inputs.structure import index_tensors, setting_for
 from pytest_flashinfer.inputs.values import Source, Want, family_of, float_tensor
 
@@ -167,7 +167,8 @@ def _make(making: _Making) -> None:
     for name in todo:
         if name not in made:
             made[name] = _float(making, name, source, family_of(name, making.recipe.family, plan))
-    mine = {name: value for name, value in made.items() if name not in making.fixed or name not in plan.caches}
+    theirs = making.fixed.keys() & overwritten(making.contract, plan)
+    mine = {name: value for name, value in made.items() if name not in theirs}
     poison(making.contract, plan, mine, making.recipe)
 
 

@@ -19,6 +19,7 @@ from pytest_flashinfer.inputs.listed import usual_and_others
 from pytest_flashinfer.inputs.plan import Plan, plan_of, total_axis
 from pytest_flashinfer.inputs.settle import settle
 from pytest_flashinfer.inputs.structure import structures
+from pytest_flashinfer.inputs.told import may_be_zero
 from pytest_flashinfer.inputs.values import family_names
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class Grid:
         }  # fmt: skip
         inner = {n for trees in self.contract.dims.values() for tree in (trees or ())[1:] for n in names_of(tree)}
         work = (leading - inner - self.pools) | self.totals.keys() | self.counts
-        work |= along.tokens(self.contract, self.plan)
+        work |= along.tokens(self.contract, self.plan) | may_be_zero(self.contract.definition)
         return {name: int(name in self._with_end or name not in work) for name in self.contract.free}
 
     def elements(self, axes: Mapping[str, Any]) -> int:
@@ -222,11 +223,15 @@ class Grid:
             return False
 
     def scaled(self, name: str, value: int) -> dict[str, int]:
-        """Return the base case with one axis changed, and totals that give more sequences something to hold."""
+        """Return the base case with one axis changed, and others as they have to be; sequences have some to hold."""
         wish = {**self.base, name: value}
         if name in self.counts:
             wish.update({axis: max(wish[axis], 2 * value + 3) if value else 0 for axis in self.totals})
-        return wish
+        try:
+            settled = self.settled(wish, (name,))  # others rather than this one give way
+        except InputsError:
+            return wish
+        return {axis: settled.get(axis, n) for axis, n in wish.items()}
 
 
 _KEPT: Final[list[Grid]] = []

@@ -127,7 +127,10 @@ def distinct_rows(setting: Setting, rows: int, width: int, limit: int, device: t
 
 
 def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
-    """Return rows of distinct ids with a tail of -1: full rows, short ones and, among many, an empty one."""
+    """Return rows of distinct ids with a tail of -1: full rows, short ones and, among many, an empty one.
+
+    Where -1 may stand before ids, in every other draw each row is in any order.
+    """
     shape, limit = setting.shape(name), limit_of(setting, name)
     rows, width = math.prod(shape[:-1]), shape[-1]
     have = min(width, limit)
@@ -139,7 +142,11 @@ def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     cycle = kinds.get(setting.structure) or [have, setting.rng.randint(1, have), 1, max(1, have - 1)]
     lengths = [cycle[i % len(cycle)] for i in range(rows)]
     valid = torch.tensor(lengths, device=device).view(-1, 1)
-    return out.masked_fill_(torch.arange(width, device=device) >= valid, -1).view(shape)
+    out.masked_fill_(torch.arange(width, device=device) >= valid, -1)
+    if setting.plan.holes and setting.seed % 2:
+        generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+        out = out.gather(1, torch.rand(out.shape, generator=generator, device=device).argsort(dim=1))
+    return out.view(shape)
 
 
 def experts(setting: Setting, name: str, device: torch.device, limit: int) -> torch.Tensor:

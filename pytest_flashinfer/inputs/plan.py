@@ -26,6 +26,14 @@ _REPEATS: Final = re.compile(r"may (name|choose|pick|list)[^.]{0,30}(more than o
 _CONTAINED: Final = re.compile(
     rf"{_WHATEVER}|bit for bit|(never|must not|no) (influence|affect|reach|leak)|touch(es)? (its|their) own"
 )
+_COPIED: Final = re.compile(r"\bcop(ied|ies)\b|pass(es|ed)? through")
+_MIXES: Final = re.compile(r"@ |mm\(|matmul|einsum|softmax|linear|conv|\.(sum|mean|cumsum)\b")
+_UNNAMED: Final = re.compile(
+    r"(\b(not|never|no \w+) (is )?(listed|named|referenced|used|selected|chosen|points?)"
+    r"|\bun(listed|named|used|referenced)|\bpadding (row|slot|token|entry))\b[^.]{0,40}"
+    r"(arbitrary|garbage|undefined|stale)"
+)
+_HOLES: Final = re.compile(r"-1[^.]{0,90}\b(anywhere|any (place|position|column|order)|holes?|gaps?|interleaved)\b")
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
 
@@ -63,7 +71,9 @@ class Plan:
     loose: bool  # it says that slots nobody points at hold arbitrary data
     junk: bool  # it says that padding is arbitrary
     repeats: bool  # it says that a token may name an expert several times
-    contained: bool  # it says that some values reach no others, whatever they hold
+    contained: bool  # it says that some values reach no others, whatever they hold, or that some are only copied
+    unnamed: bool  # it says that rows which no index names hold arbitrary data
+    holes: bool  # it says that unused entries of a row may stand before used ones
 
     def of(self, kind: str) -> list[str]:
         """Return the inputs that have this role."""
@@ -94,8 +104,16 @@ def plan_of(contract: Contract) -> Plan:
         loose=bool(_LOOSE.search(text)),
         junk=bool(_JUNK.search(text)),
         repeats=bool(_REPEATS.search(text)),
-        contained=bool(_CONTAINED.search(text)),
+        contained=bool(_CONTAINED.search(text)) or _copies(contract, text),
+        unnamed=bool(_UNNAMED.search(text)),
+        holes=bool(_HOLES.search(text)),
     )  # fmt: skip
+
+
+def _copies(contract: Contract, text: str) -> bool:
+    """Whether some values are only copied, by a reference that sums nothing: there elements do not meet otherwise."""
+    code = contract.definition.reference or ""
+    return bool(_COPIED.search(text)) and "return" in code and not _MIXES.search(code)
 
 
 def _caches(contract: Contract, pool: str | None) -> dict[str, int | None]:

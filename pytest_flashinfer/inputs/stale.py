@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import scores
+from pytest_flashinfer.inputs import scores, unnamed
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE
 
@@ -63,11 +63,18 @@ def _lengths(
     ]
 
 
+def overwritten(contract: Contract, plan: Plan) -> frozenset[str]:
+    """Return the inputs that `poison` overwrites by what indices name; where they are given, they stay as they are."""
+    return frozenset(plan.caches) | (unnamed.tables(contract, plan).keys() if plan.unnamed else frozenset())
+
+
 def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe: Recipe) -> None:
     """Overwrite, in place, what must not matter: with NaN, or with values far from the others.
 
-    That is what no sequence reads in the caches, and the values of states that have no weight.
+    That is what no sequence reads in the caches, rows that no index names, and the values of states without weight.
     """
+    if recipe.structure == "stale_nan" and plan.unnamed:
+        unnamed.poison(contract, plan, tensors)
     if recipe.family == "neginf" and plan.loose:
         _weightless(contract, plan, tensors)
     if recipe.structure in POISON:

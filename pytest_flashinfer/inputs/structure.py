@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.inputs import indices, unused
+from pytest_flashinfer.inputs import equated, indices, unnamed, unused
 from pytest_flashinfer.inputs.alike import are_few, ids_alike
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
@@ -53,6 +53,8 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
     if plan.caches:
         names["stale_big"] = None
         names.update({"stale_nan": None} if plan.loose else {})
+    if plan.unnamed and unnamed.tables(contract, plan):
+        names["stale_nan"] = None
     query, keys = plan.pointer("q", "plain"), plan.pointer("kv") or (plan.lengths and plan.pages)
     if query is not None and keys:
         names.update(dict.fromkeys(("q_equals_kv", "no_kv", "q_longer")))
@@ -72,6 +74,7 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
         dtype = torch_dtype(setting.contract.dtype(name))
         tensors[name] = values if values.dtype == dtype else values.to(device=device, dtype=dtype)
         tensors[name] = tensors[name].to(device).contiguous()
+    equated.agree(setting, tensors)
     longest_scalars(setting, found, tensors)
     return tensors
 

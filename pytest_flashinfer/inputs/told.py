@@ -24,6 +24,20 @@ _THINGS: Final = rf"((?!(at|if|or|unless|upper|when)\b)([a-z]+\s+)?({_NOUNS})|in
 _AFTER: Final = re.compile(rf"(\s+{_THINGS})*\)?(\s+{_THINGS})*\s*([.,;:]|$)")  # not `n + 1 if packed`
 _RANGE: Final = re.compile(r"\bin \[\s*(\d+)\s*,\s*(\w+)\s*([\])])")  # not `in [batch, seq] order`
 _MODE: Final = re.compile(r"(?<![\w.-])(\d+)\s*=\s*[A-Za-z]")
+_ZERO: Final = (
+    r"(?:\b(?:also|even|possibly|including|(?:may|can|could) be) (?:0|zero)\b"
+    r"|\b0 (?:is|are) (?:allowed|valid|possible))"
+)
+
+
+def may_be_zero(definition: Definition) -> frozenset[str]:
+    """Return the axes that may be 0 as descriptions say: `K may be anything, also 0`."""
+    text = definition.description or ""
+    return frozenset(
+        name
+        for name, axis in definition.axes.items()
+        if re.search(rf"\b{re.escape(name)}\b[^.;]{{0,40}}?{_ZERO}", text) or re.search(_ZERO, axis.description or "")
+    )
 
 
 def arithmetic(definition: Definition) -> dict[str, ast.expr]:

@@ -18,7 +18,7 @@ from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.limits import limits, readable
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.stale import poison
+from pytest_flashinfer.inputs.stale import overwritten, poison
 from pytest_flashinfer.inputs.values import Source, Want, family_of, float_tensor
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict
         new[name] = layout.like(inputs[name], made)
     changed = {**inputs, **new}
     if kind != "permuted":
-        unchanged = {name for name in inputs if name not in new and name in plan.caches}
+        unchanged = overwritten(changing.contract, plan) - new.keys()
         mine = {n: v for n, v in changed.items() if n not in unchanged}
         poison(changing.contract, plan, mine, changing.recipe)
     if kind == "same_ends":

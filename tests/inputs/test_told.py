@@ -243,3 +243,19 @@ def test_names_promise_what_no_constraint_states(sizes, inputs, holds):
 def test_constraints_and_other_names_promise_nothing(sizes, inputs, constraint, seen):
     definition = define("free", sizes, inputs, {"y": tensor("n")}, NOTHING, constraint)
     assert any(seen(case[0]) for case in edge_cases(definition, max_elements=1 << 14, limit=30))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("K may be anything, also 0.", {"K"}),
+        ("K can be zero: then only the bias is left.", {"K"}),
+        ("K is never 0.", set()),
+        ("K is at most 10. Rows may be 0.", set()),
+        ("", set()),
+    ],
+)
+def test_axes_that_may_be_nothing(text, found):
+    inputs = {"a": tensor("M K"), "w": tensor("N K")}
+    product = define("gemm", axes(M=None, K=None, N=8), inputs, {"y": tensor("M N")}, "", description=text)
+    assert told.may_be_zero(product) == found

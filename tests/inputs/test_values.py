@@ -342,6 +342,18 @@ def test_values_that_reach_no_others_may_be_nan_or_infinite_anywhere(text, offer
 
 
 @pytest.mark.parametrize(
+    ("code", "offered"),
+    [("y = x.clone()\n    y[:, :4] *= 2\n    return y", {"nan", "inf"}), ("return torch.cat([x, x @ w])", set())],
+    ids=["by itself", "beside a product"],
+)
+def test_what_is_only_copied_may_be_nan_where_nothing_is_summed(code, offered):
+    inputs = {"x": tensor("n h"), "w": tensor("h h")}
+    reference = f"def run(x, w):\n    {code}\n"
+    copied = define("rest", axes(n=None, h=8), inputs, {"y": tensor("n h")}, reference, description="The rest is copied.")
+    assert set(family_names(contract_of(copied), plan_of(contract_of(copied)))) & SPECIAL == offered
+
+
+@pytest.mark.parametrize(
     ("text", "recipe", "leaks"),
     [
         ("Copied bit for bit.", Recipe(0, family="nan"), True),
