@@ -349,7 +349,8 @@ def test_values_that_reach_no_others_may_be_nan_or_infinite_anywhere(text, offer
 def test_what_is_only_copied_may_be_nan_where_nothing_is_summed(code, offered):
     inputs = {"x": tensor("n h"), "w": tensor("h h")}
     reference = f"def run(x, w):\n    {code}\n"
-    copied = define("rest", axes(n=None, h=8), inputs, {"y": tensor("n h")}, reference, description="The rest is copied.")
+    outputs, text = {"y": tensor("n h")}, "The rest is copied."
+    copied = define("rest", axes(n=None, h=8), inputs, outputs, reference, description=text)
     assert set(family_names(contract_of(copied), plan_of(contract_of(copied)))) & SPECIAL == offered
 
 
