@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
 from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.stale import POISON
-from pytest_flashinfer.inputs.variant import breaks, variant
+from pytest_flashinfer.inputs.variant import breaks, variant, varying
 from pytest_flashinfer.kept import Kept
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
@@ -98,7 +98,9 @@ class Contents:
         generator = torch.Generator(device).manual_seed(self.derive(f"{case.recipe.seed} {name}"))
 
         def make() -> Mapping[str, Any]:
-            drawn = variant(case.values, self.definition, case.axes, kind, generator, keep=keep)
+            changing = [each for each in varying(case.values, self.definition) if each not in keep]
+            stays = _one_at_times(changing, generator) if kind != "fresh" else set()
+            drawn = variant(case.values, self.definition, case.axes, kind, generator, keep=keep | stays)
             others = {**indices, **self._made_again(case, name)}
             whole = {**drawn, **others}
             return drawn if others and breaks(case.values, whole, self.definition, case.axes) else whole
@@ -190,6 +192,12 @@ class Contents:
         made = {key: moved(value, code.reference.pool.device) for key, value in made.items()}
         known = {key: case.values[key] for key in made}
         return made if tensor_shapes(made) == tensor_shapes(known) else {}
+
+
+def _one_at_times(names: Sequence[str], generator: torch.Generator) -> set[str]:
+    """Choose, half of the time, one of several inputs that stays as it is: answers may be kept by that one alone."""
+    number = int(torch.randint(max(1, 2 * len(names)), (), generator=generator, device=generator.device))
+    return {names[number]} if len(names) > 1 and number < len(names) else set()
 
 
 def _is_index(value: Any) -> bool:

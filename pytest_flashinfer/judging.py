@@ -12,6 +12,7 @@ from pytest_flashinfer.judge.comparison import Comparison
 from pytest_flashinfer.judge.floats import is_float
 from pytest_flashinfer.judge.vacuity import probe
 from pytest_flashinfer.judge.verdict import Verdict, decide
+from pytest_flashinfer.worker.outcome import MALFORMED
 from pytest_flashinfer.worker.unwritten import NOTHING, statement
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.runner import RunResult
 
 Check = Callable[[Mapping[str, "torch.Tensor"], "Truth", Mapping[str, float]], "str | None"]
-_MALFORMED = {"count", "shape", "dtype", "type", "device"}  # violations after which an output has no values to compare
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Compare:
         return [*comparisons, Comparison("check", ok=False, problem="values", lines=(f"outputs {refused}",))]
 
     def _comparisons(self, result: RunResult, case: Case, truth: Truth) -> Sequence[Comparison]:
-        malformed = {each.tensor for each in result.violations if each.kind in _MALFORMED}
+        malformed = {each.tensor for each in result.violations if each.kind in MALFORMED}
         declared = case.definition.outputs
         found = [
             compare(

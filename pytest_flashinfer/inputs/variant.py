@@ -62,7 +62,7 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
         raise ValueError(f"variant {kind!r} is none of {', '.join(KINDS)}")
     contract = contract_of(definition)
     plan = plan_of(contract)
-    names = tuple(name for name, old in inputs.items() if name not in keep and _varies(contract, plan, name, old))
+    names = tuple(name for name in varying(inputs, definition) if name not in keep)
     changing = _Changing(contract, plan, recipe or Recipe(0), inputs, names, _numbers(contract, axes, inputs))
     for _ in range(_TRIES):
         changed = _changed(changing, kind, generator)
@@ -73,6 +73,13 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
         _put_back(changing, changed, frozenset().union(*(rule.names for rule in broken)))
         broken = _broken(changing, changed)
     return changed
+
+
+def varying(inputs: Mapping[str, Any], definition: Definition) -> list[str]:
+    """Return the inputs whose values a variant changes."""
+    contract = contract_of(definition)
+    plan = plan_of(contract)
+    return [name for name, old in inputs.items() if _varies(contract, plan, name, old)]
 
 
 def breaks(

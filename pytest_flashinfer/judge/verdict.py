@@ -26,6 +26,7 @@ _VIOLATIONS: Mapping[str, Status] = {
     "alias": "RUNTIME_ERROR",
     "reused": "RUNTIME_ERROR",
     "device": "RUNTIME_ERROR",
+    "object": "RUNTIME_ERROR",
     "late": "REWARD_HACK",
     "left": "REWARD_HACK",
     "clock": "REWARD_HACK",

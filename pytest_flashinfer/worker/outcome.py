@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.worker.clock import Span
 
-_LATE = "output {} changed after the call had returned: its work was not complete on the caller's stream"
+MALFORMED = frozenset({"count", "shape", "dtype", "type", "object", "device"})  # kinds after which there are no values
+_LATE = "output {} changed after the call had returned, when its work was to be complete"
 
 
 class Compilation(NamedTuple):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Problem = list[str]  # kind, output ("" for all), message: what travels to the judge
 
 _TENSOR = torch.Tensor
+_PARAMETER = torch.nn.Parameter
 _SHAPE = torch.Tensor.shape.__get__  # type: ignore[attr-defined]
 type_of = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _DEVICE = torch.Tensor.device.__get__
@@ -82,7 +83,7 @@ def check(found: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], device
     """Compare each value with its declaration; a result in another order is told from a wrong one."""
     specs = [output for output in outputs if output["name"] in found]
     problems = [problem for spec in specs for problem in _check_one(found[spec["name"]], spec, device)]
-    if any(kind in {"shape", "dtype", "type"} for kind, _, _ in problems) and len(specs) > 1:
+    if any(kind in {"shape", "dtype", "type", "object"} for kind, _, _ in problems) and len(specs) > 1:
         values = list(found.values())
         fits = [[not list(_check_one(value, spec, device)) for value in values] for spec in specs]
         if _permutation(fits):
@@ -109,9 +110,10 @@ def _check_one(value: object, spec: Mapping[str, Any], device: str) -> Iterator[
         elif type(value) is float and not dtype.is_floating_point:
             yield ["dtype", name, f"{name}: a Python float instead of {_plain(dtype)}"]
         return
-    problem = _foreign(value)
+    other = _other(value)
+    problem = other or _disguised(value)
     if problem:
-        yield ["type", name, f"{name}: {problem}"]
+        yield ["object" if other else "type", name, f"{name}: {problem}"]
         return
     assert isinstance(value, _TENSOR)
     shape = list(_SHAPE(value))
@@ -124,17 +126,23 @@ def _check_one(value: object, spec: Mapping[str, Any], device: str) -> Iterator[
         yield ["device", name, f"{name}: on {where} instead of {device}"]
 
 
-def _foreign(value: object) -> str:
-    """Say why `value` is not a plain tensor, or return the empty string."""
+def _other(value: object) -> str:
+    """Say which other thing than a dense tensor `value` openly is, or return the empty string."""
+    if not isinstance(value, _TENSOR) or type(value) is _PARAMETER:
+        return f"returned {type(value).__name__}, not a plain torch.Tensor"
+    if type(value) is _TENSOR and _LAYOUT(value) is not torch.strided:
+        return f"layout {_LAYOUT(value)} instead of torch.strided"
+    return ""
+
+
+def _disguised(value: object) -> str:
+    """Say how a tensor differs from a plain one, which may compute when it is looked at, or return the empty string."""
     if type(value) is not _TENSOR:
-        kind = "a subclass of torch.Tensor, " if isinstance(value, _TENSOR) else ""
-        return f"returned {kind}{type(value).__name__}, not a plain torch.Tensor"
+        return f"returned a subclass of torch.Tensor, {type(value).__name__}, not a plain torch.Tensor"
     attributes = sorted(name for name in map(str, _ATTRIBUTES(value, "__dict__")) if not name.startswith(_COMPILER))
     if attributes:
         listed = ", ".join(attributes[:_MOST_LISTED])
         return f"the returned tensor carries attributes of its own ({listed}); return a plain tensor"
-    if _LAYOUT(value) is not torch.strided:
-        return f"layout {_LAYOUT(value)} instead of torch.strided"
     return ""
 
 

@@ -20,7 +20,7 @@ from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.flags import read_all
 from pytest_flashinfer.worker.layout import Output, plan
-from pytest_flashinfer.worker.outcome import RunResult
+from pytest_flashinfer.worker.outcome import MALFORMED, RunResult
 from pytest_flashinfer.worker.pristine import Pristine, Violation, watch
 from pytest_flashinfer.worker.replies import Value
 
@@ -33,7 +33,6 @@ __all__ = ["Cache", "Output", "RunResult", "Runner", "Value", "Violation"]
 Cache = Literal["cold", "warm"]
 WARM_SECONDS = 0.02  # of calls ahead of a measurement
 SHIFT = 1 << 16  # bytes by which a moved call's tensors are apart from another call's
-_UNUSABLE = frozenset({"count", "shape", "dtype", "type", "device"})
 
 
 class Runner:
@@ -204,7 +203,7 @@ class Runner:
         """Return the result, and the outputs of the last call that had changed `before` this one."""
         problems = replies.problems(reply)
         missing = replies.names(reply, "missing")
-        bad = {violation.tensor for violation in problems if violation.kind in _UNUSABLE}
+        bad = {violation.tensor for violation in problems if violation.kind in MALFORMED}
         layout = pristine.layout
         names = [name for name in layout.live if not {name, ""} & bad and name not in missing]
         from_input = layout.inplace if self.destination else missing

@@ -66,6 +66,21 @@ def test_inputs_of_an_override_are_made_and_told_apart_once_for_an_item():
     assert made == ["override", "default"]
 
 
+def test_one_input_alone_changes_in_some_cases_and_each_does():
+    product = replace(ROWS, inputs={**ROWS.inputs, "w": TensorSpec(("n", "h"), "float32")})
+    line = replace(WORKLOAD, inputs={**WORKLOAD.inputs, "w": InputSpec("random")})
+    changed = set()
+    for number in range(20):
+        made = cases(definition=product)
+        case = made.first(replace(line, uuid=f"u-{number:04d}"))
+        for kind in ("same_ends", "permuted", "fresh"):
+            other = made.contents.varied(case, kind, f"0 {kind}")
+            moved = {name for name in ("x", "w") if not torch.equal(other.values[name], case.values[name])}
+            changed.add((kind, *sorted(moved)))
+    both = {(kind, "w", "x") for kind in ("same_ends", "permuted", "fresh")}
+    assert changed == both | {(kind, name) for kind in ("same_ends", "permuted") for name in ("w", "x")}
+
+
 def test_small_inputs_are_new_in_each_round():
     made = cases()
     first, *others = made.repeated(WORKLOAD)

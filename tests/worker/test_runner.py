@@ -94,9 +94,11 @@ FORMS = {
     "rows": ("x[:1] * 2", "shape", "y: shape [1, 8] instead of [4, 8]"),
     "dtype": ("x.double()", "dtype", "y: dtype float64 instead of float32"),
     "number": ("3.5", "shape", "y: a Python float instead of a tensor of shape [4, 8]"),
-    "array": ("x.numpy()", "type", "y: returned ndarray, not a plain torch.Tensor"),
+    "array": ("x.numpy()", "object", "y: returned ndarray, not a plain torch.Tensor"),
     "meta": ("x.to('meta')", "device", "y: on meta instead of cpu"),
-    "sparse": ("x.to_sparse()", "type", "y: layout torch.sparse_coo instead of torch.strided"),
+    "sparse": ("x.to_sparse()", "object", "y: layout torch.sparse_coo instead of torch.strided"),
+    "parameter": ("torch.nn.Parameter(x)", "object", "y: returned Parameter, not a plain torch.Tensor"),
+    "generator": ("(x for _ in range(1))", "object", "y: returned generator, not a plain torch.Tensor"),
     "subclass": (
         "x.clone().as_subclass(T)",
         "type",
@@ -438,6 +440,14 @@ def test_the_storage_of_an_earlier_result_may_not_come_back(lab):
     runner = lab.build("import torch\nB = torch.empty(4, 8)\ndef run(x):\n    return B.copy_(x)\n", destination=False)
     results = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(3)], [Y])
     assert [kinds(result) for result in results] == [[], ["reused"], ["reused"]]
+
+
+@pytest.mark.parametrize("buffers", [2, 5])
+def test_nor_that_of_one_some_calls_before(lab, buffers):
+    source = f"import torch, itertools\nR = itertools.cycle([torch.empty(4, 8) for _ in range({buffers})])\n"
+    runner = lab.build(source + "def run(x):\n    return next(R).copy_(x)\n", destination=False)
+    results = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(buffers + 1)], [Y])
+    assert [kinds(result) for result in results] == [[]] * buffers + [["reused"]]
 
 
 def test_results_may_lie_side_by_side_in_one_storage(lab):
