@@ -34,7 +34,7 @@ def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alon
     failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
     none = [name for name in definition.var_axes if drawn[0].get(name) == 0]
     if none:
-        failed.hint += f"\n  {none[0]} may be 0 as the contract stands; a constraint `{none[0]} > 0` says that it is not"
+        failed.hint += f"\n  {none[0]} may be 0 as the contract stands; a constraint `{none[0]} > 0` would exclude it"
     for fault in contract_of(definition).reading.broken:
         failed.hint += f"\n  this case need not satisfy a constraint: {fault}"
     if alone:

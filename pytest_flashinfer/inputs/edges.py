@@ -38,8 +38,8 @@ _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 # Where calls are slow, few cases are tried: each of the first differs in several ways.
 _FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "opposed", "negative")
-_FIRST: Final = 5
-_FIRST_STRUCTURES: Final = ("stale_nan", "shared", "empty")
+_FIRST: Final = 6
+_FIRST_STRUCTURES: Final = ("stale_nan", "shared", "q_longer", "empty")
 _FIRST_SIZES: Final = (3, 17, 1, 9, 33)
 _FIRST_LONG: Final = (17, 33)
 _LONG_AFTER: Final = 16  # rounds of small cases

@@ -223,7 +223,8 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     flat, away = ids.view(-1), unused.mark(setting, name, ids)
     tried = (setting.rng.randrange(len(flat)) for _ in range(_TRIES if len(flat) and not few else 0))
     used = dict.fromkeys(place for place in tried if place not in away)
-    for place, end in zip(used, _ends(setting, low, top), strict=False):
+    alone = len(flat) == 1 and setting.rng.randrange(2)  # a single id is no end as often as it is one
+    for place, end in zip(used, () if alone else _ends(setting, low, top), strict=False):
         flat[place] = end
     return ids
 

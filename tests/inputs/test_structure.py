@@ -312,3 +312,11 @@ def test_a_scalar_that_bounds_the_data_follows_from_it():
     tied = define("tied", axes(total=None, len_indptr=None), inputs, {"y": tensor("total")}, "", *rules)
     inputs = make_inputs(tied, {"total": 20, "len_indptr": 4}, Recipe(5))
     assert inputs["max_len"] == int(inputs["indptr"].diff().max())
+
+
+def test_a_single_id_is_an_end_of_its_range_in_some_draws_only():
+    one = define("one", axes(n=None, rows=None), {"table": tensor("rows n"), "index": tensor("n", "int64")},
+                 {"y": tensor("n")}, "def run(table, index):\n    return table[index, 0]\n")  # fmt: skip
+    ids = [int(make_inputs(one, {"n": 1, "rows": 9}, Recipe(seed))["index"]) for seed in range(60)]
+    assert {0, 8} < set(ids)
+    assert 10 < sum(0 < n < 8 for n in ids) < 50

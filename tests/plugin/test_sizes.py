@@ -174,7 +174,7 @@ def test_a_kernel_that_cannot_do_no_rows_is_found_also_where_the_reference_selec
     done = repository.run(*SIZES)
     assert done.outcomes() == {"test_sizes[good]": "passed", "test_sizes[raises]": "failure"}
     assert sizes_of(done["test_sizes[raises]"]) == {"n": 0}
-    assert "n may be 0 as the contract stands; a constraint `n > 0` says that it is not" in done.output
+    assert "n may be 0 as the contract stands; a constraint `n > 0` would exclude it" in done.output
 
 
 def test_where_only_no_rows_meet_a_constraint_nothing_passes(tmp_path):
