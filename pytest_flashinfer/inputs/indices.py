@@ -129,7 +129,7 @@ def distinct_rows(setting: Setting, rows: int, width: int, limit: int, device: t
 def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     """Return rows of distinct ids with a tail of -1: full rows, short ones and, among many, an empty one.
 
-    Where -1 may stand before ids, in every other draw each row is in any order.
+    Where -1 may stand before ids, in every other draw each row is in any order, or ends with its ids.
     """
     shape, limit = setting.shape(name), limit_of(setting, name)
     rows, width = math.prod(shape[:-1]), shape[-1]
@@ -145,7 +145,8 @@ def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     out.masked_fill_(torch.arange(width, device=device) >= valid, -1)
     if setting.plan.holes and setting.seed % 2:
         generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
-        out = out.gather(1, torch.rand(out.shape, generator=generator, device=device).argsort(dim=1))
+        order = torch.rand(out.shape, generator=generator, device=device).argsort(dim=1)
+        out = out.gather(1, order) if setting.rng.randrange(2) else out.flip(1)
     return out.view(shape)
 
 
