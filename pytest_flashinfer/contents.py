@@ -59,9 +59,11 @@ class Contents:
             raise
         return self._shaped(Case(self.definition, axes, recipe, values, {}, workload=workload))
 
-    def varied(self, case: Case, kind: str, name: str, *, shift: bool = False) -> Case:
+    def varied(self, case: Case, kind: str, name: str, *, shift: bool = False, entire: bool = False) -> Case:
         """Return a case of the same sizes with other contents, which follow from `name`; kinds as in variant.py.
 
+        Unless contents are to change entirely, one tensor stays at times where a kind keeps something anyway: answers
+        may be kept by that one alone.
         With `shift` index tensors are other ones for as much work, where there are some, as rearrange.py says.
         What an override made stays as it is, unless it made all: then it is asked for more.
         """
@@ -70,7 +72,7 @@ class Contents:
             recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
             return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
         indices = self._rearranged(case, self.derive(f"{case.recipe.seed} {name}"), shift=True) if shift else {}
-        return self._drawn(case, kind, name, indices)
+        return self._drawn(case, kind, name, indices, entire=entire or kind == "fresh")
 
     def rearranged(self, case: Case) -> Case | None:
         """Return a case whose index tensors are other ones for as much work, where it has such.
@@ -92,14 +94,14 @@ class Contents:
         stored = {name for name, source in entries.items() if source.kind == "safetensors"}
         return rearranged(self.definition, case.axes, case.values, seed, shift=shift, stored=stored)
 
-    def _drawn(self, case: Case, kind: str, name: str, indices: Mapping[str, Any]) -> Case:
+    def _drawn(self, case: Case, kind: str, name: str, indices: Mapping[str, Any], *, entire: bool = True) -> Case:
         keep = self._own(case) | self._made
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         generator = torch.Generator(device).manual_seed(self.derive(f"{case.recipe.seed} {name}"))
 
         def make() -> Mapping[str, Any]:
             changing = [each for each in varying(case.values, self.definition) if each not in keep]
-            stays = _one_at_times(changing, generator) if kind != "fresh" else set()
+            stays = set() if entire else _one_at_times(changing, generator)
             drawn = variant(case.values, self.definition, case.axes, kind, generator, keep=keep | stays)
             others = {**indices, **self._made_again(case, name)}
             whole = {**drawn, **others}
@@ -195,7 +197,7 @@ class Contents:
 
 
 def _one_at_times(names: Sequence[str], generator: torch.Generator) -> set[str]:
-    """Choose, half of the time, one of several inputs that stays as it is: answers may be kept by that one alone."""
+    """Choose, half of the time, one of several inputs."""
     number = int(torch.randint(max(1, 2 * len(names)), (), generator=generator, device=generator.device))
     return {names[number]} if len(names) > 1 and number < len(names) else set()
 

@@ -125,7 +125,8 @@ class Cases:
     def _variants(self, first: Case, kinds: tuple[str, ...]) -> Iterator[Case]:
         case = first
         for number, kind in enumerate(kinds):
-            case = self.contents.varied(case, kind, f"{number} {kind}")
+            entire = first.workload is not None and number == 0  # its answer is no answer to the first one's contents
+            case = self.contents.varied(case, kind, f"{number} {kind}", entire=entire)
             yield case
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from .truth import OutputTruth, Truth
 
+_MOST = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Vacuous:
@@ -35,7 +37,7 @@ def probe(
     tolerance: Tolerance | None = None,
     *,
     inputs: Mapping[str, Any] | None = None,
-    previous: Mapping[str, torch.Tensor] | None = None,
+    previous: Mapping[str, torch.Tensor | None] | None = None,
 ) -> list[Vacuous]:
     """Try zeros, the mean, a copy of each input and the previous answer against the tolerance in force.
 
@@ -55,6 +57,13 @@ def probe(
             if compare(value, output, tolerance, equal_nan=truth.nan_inputs, explained=False).ok:
                 found.append(_explain(output, candidate, value, tolerance or Tolerance()))
     return found
+
+
+def unalike(inputs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Say whether most elements of each float input differ: then the answer to the others is a wrong one."""
+    own = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()}
+    differ = [x.to(torch.float32) != others[name].to(torch.float32) for name, x in own.items()]
+    return bool(differ) and all(float(each.float().mean()) > _MOST for each in differ)
 
 
 def leaves_open(part: Truth, rows: slice, tolerance: Tolerance, inputs: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ import torch
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.tolerance import Tolerance, parse
 from pytest_flashinfer.judge.truth import OutputSpec, Truth
-from pytest_flashinfer.judge.vacuity import probe
+from pytest_flashinfer.judge.vacuity import probe, unalike
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,3 +61,14 @@ def test_what_is_right_bit_for_bit_is_only_a_note() -> None:
 def test_no_elements_and_one_element_are_no_offence() -> None:
     assert probe(truth_of(lambda x: x / 3, (0, 8), x=torch.randn(0, 8))) == []
     assert refused(truth_of(lambda x: x / 3, (1, 1), x=torch.randn(1, 1))) == []
+
+
+def test_inputs_are_others_where_most_of_each_differs() -> None:
+    x, w = torch.randn(4, 8), torch.randn(8).to(torch.float8_e4m3fn)
+    ids = torch.arange(4)
+    inputs = {"x": x, "w": w, "ids": ids, "eps": 1e-6, "none": None}
+    apart = {**inputs, "x": x + 1, "w": (w.float() + 3).to(torch.float8_e4m3fn)}
+    assert unalike(inputs, apart)
+    assert not unalike(inputs, {**apart, "w": w})
+    assert not unalike(inputs, inputs)
+    assert not unalike({"ids": ids}, {"ids": ids + 1})

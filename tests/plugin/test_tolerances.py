@@ -179,3 +179,24 @@ def test_a_fixture_may_name_outputs_of_other_definitions_of_the_run(quant):
     quant.write("definitions/conftest.py", FIXTURE.format(outputs=outputs))
     done = quant.run("-k", "test_correct")
     assert set(done.outcomes().values()) == {"passed"}
+
+
+PATTERN = """import torch
+
+def run(x, w):
+    return 100 * (1 + torch.arange(x.numel(), dtype=torch.float32).view(x.shape)) + x * w
+"""
+
+
+@pytest.mark.parametrize(("line", "refused"), [("rtol=0.2", True), ("rtol=1e-6", False), ("", False)])
+def test_a_tolerance_by_which_the_previous_answer_would_pass_is_refused(repository, line, refused):
+    """What is the same in every answer hides what is not."""
+    repository.define(name="pattern_h8", op_type="pattern", reference=PATTERN)
+    repository.sizes(4, name="pattern_h8", folder="pattern")
+    for name in ("one", "two"):
+        repository.solve(name, PATTERN, of="pattern_h8")
+    done = repository.run("-k", "test_correct and pattern_h8", *([f"--fib-tolerance={line}"] if line else ()))
+    for name in ("one", "two"):
+        found = done[f"test_correct[{name}"]
+        assert found.outcome == ("failure" if refused else "passed"), done.output
+        assert ("rtol 0.2, atol 0; the previous answer would pass" in found.text) is refused
