@@ -31,9 +31,10 @@ def tables(contract: Contract, plan: Plan) -> dict[str, tuple[int, tuple[str, ..
     for name, role in plan.roles.items():
         if role.kind not in _LOOK_UP or role.limit is None:
             continue
-        for table, trees in contract.dims.items():
-            leading = _leading(trees or (), ast.unparse(role.limit))
-            if leading and plan.roles[table].kind in FREE and not (plan.pages and table in plan.caches):
+        free = (each for each, other in plan.roles.items() if other.kind in FREE)
+        for table in free:
+            leading = _leading(contract.dims[table] or (), ast.unparse(role.limit))
+            if leading and not (plan.pages and table in plan.caches):
                 found[table] = leading, (*found.get(table, (0, ()))[1], name)
     return found
 
