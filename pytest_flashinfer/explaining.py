@@ -31,10 +31,10 @@ def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alon
     assert drawn is not None
     failed.seed = found.run
     line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
-    failed.hint = f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
-    none = [name for name in definition.var_axes if drawn[0].get(name) == 0]
-    if none:
-        failed.hint += f"\n  {none[0]} may be 0 as the contract stands; a constraint `{none[0]} > 0` would exclude it"
+    none = next((name for name in definition.var_axes if drawn[0].get(name) == 0), None)
+    if none is not None:
+        failed.hint = f"  {none} may be 0 as the contract stands; a constraint `{none} > 0` would exclude it\n"
+    failed.hint += f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
     for fault in contract_of(definition).reading.broken:
         failed.hint += f"\n  this case need not satisfy a constraint: {fault}"
     if alone:

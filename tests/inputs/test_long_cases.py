@@ -28,7 +28,7 @@ from tests.inputs.contracts import (
     tensor,
 )
 
-FIRST = 14
+FIRST = 15
 MATMUL = define("bmm", axes(b=None, m=None, n=None, k=None), {"x": tensor("b m k"), "y": tensor("b n k")},
                 {"z": tensor("b m n")}, "")  # fmt: skip
 
