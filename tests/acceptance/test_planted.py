@@ -34,9 +34,9 @@ def lay_out(root: Path, only: set[str]) -> None:
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[str, Verdict]:
-    """A bug ends its search when it is found; a correct twin uses up its time, a third of the default."""
+    """A bug ends its search when it is found; a correct twin uses up its time, a fifth of the default."""
     found: dict[str, Verdict] = {}
-    for kind, names, seconds in (("bugs", BUGS - STRIDED_ONLY, 30), ("twins", TWINS, 3)):
+    for kind, names, seconds in (("bugs", BUGS - STRIDED_ONLY, 30), ("twins", TWINS, 2)):
         root = tmp_path_factory.mktemp(kind)
         lay_out(root, names)
         found |= run_plugin(root, processes, "-k", "test_sizes", f"--fib-seconds={seconds}")[0]
@@ -47,7 +47,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[s
 def strided(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[str, Verdict]:
     root = tmp_path_factory.mktemp("strided")
     lay_out(root, STRIDED_ONLY | TWINS)
-    return run_plugin(root, processes, "-k", "test_sizes", "--fib-layouts=strided", "--fib-seconds=1.5")[0]
+    return run_plugin(root, processes, "-k", "test_sizes", "--fib-layouts=strided", "--fib-seconds=1")[0]
 
 
 @pytest.mark.parametrize("entry", [e for e in MANIFEST if name_of(e) not in STRIDED_ONLY], ids=name_of)

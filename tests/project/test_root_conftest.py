@@ -26,7 +26,7 @@ def mine(tmp_path: Path) -> str:
 
 
 def test_the_shipped_kernels_are_searched_for_a_moment() -> None:
-    assert "--fib-seconds=0.3" in header("--fib-solutions=solutions/", "-v")
+    assert "--fib-seconds=0.2" in header("--fib-solutions=solutions/", "-v")
 
 
 def test_others_are_searched_as_long_as_usual(mine: str) -> None:
