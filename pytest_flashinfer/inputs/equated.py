@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.hints import comparisons, names_of
-from pytest_flashinfer.inputs.optional import entry_of
+from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.unused import hold
+from pytest_flashinfer.inputs.uses import use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     import torch
 
@@ -24,25 +24,10 @@ _WRAPPED: Final = 1 << 16  # what ids differ by that 16 bits cannot tell apart
 
 @lru_cache(maxsize=64)
 def pairs(contract: Contract) -> tuple[tuple[str, str], ...]:
-    """Return the inputs whose entries the reference compares for equality, each pair once."""
-    function = entry_of(contract.definition)
-    if function is None:
-        return ()
-    return tuple(dict.fromkeys(_compared(function, frozenset(contract.definition.inputs))))
-
-
-def _compared(function: ast.AST, inputs: frozenset[str]) -> Iterator[tuple[str, str]]:
-    behind = {name: frozenset({name}) for name in inputs}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            found = [behind[name] for name in names_of(node.value) if name in behind]
-            behind.setdefault(node.targets[0].id, frozenset().union(*found))
-    for node in ast.walk(function):
-        for left, op, right in comparisons(node) if isinstance(node, ast.Compare) else ():
-            sides = [{owner for name in names_of(side) for owner in behind.get(name, ())} for side in (left, right)]
-            if op in {ast.Eq, ast.NotEq} and all(len(side) == 1 for side in sides) and sides[0] != sides[1]:
-                one, other = sorted(sides[0] | sides[1])
-                yield one, other
+    """Return the integer inputs whose entries the reference compares for equality, each pair once."""
+    inputs = contract.definition.inputs
+    places = {name: use(contract.definition, name).equated for name in inputs if is_integer(inputs[name].dtype)}
+    return tuple(pair for pair in combinations(sorted(places), 2) if places[pair[0]] & places[pair[1]])
 
 
 def agree(setting: Setting, tensors: Mapping[str, torch.Tensor]) -> None:

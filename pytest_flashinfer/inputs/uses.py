@@ -48,13 +48,14 @@ class Use:
     """`limits`: something is looked up by the values, or counted off, or they are compared with what is not constant.
 
     `tables` are the inputs whose rows are looked up; `bits`: values are shifted or masked; `known`: all uses are seen
-    and nothing else is done with them.
+    and nothing else is done with them. `equated`: the places, line and column, where they are compared for equality.
     """
 
     limits: bool = False
     bits: bool = False
     known: bool = True
     tables: set[str] = field(default_factory=set)
+    equated: set[tuple[int, int]] = field(default_factory=set)
 
 
 def use(definition: Definition, name: str) -> Use:
@@ -90,6 +91,8 @@ def _judge(flow: Flow, where: str, node: ast.AST, found: Use) -> None:
         sides = (node.left, *node.comparators)
         fixed = any(constant(side) is not None for side in sides)
         found.limits |= not fixed and any(flow.level(where, side) for side in sides)
+        if isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and SAME in (flow.level(where, side) for side in sides):
+            found.equated.add((node.lineno, node.col_offset))
     elif isinstance(node, ast.Subscript):
         _look_up(flow, where, node, found)
     elif isinstance(node, ast.Call):
