@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.worker.unwritten import index_of
+
 from . import floats, where
 from .comparison import Comparison, Problem, passing
 from .exact import Exact
@@ -42,7 +44,7 @@ def explain(
     """Return the failure with the worst element, where the misses lie, and what the output looks like."""
     found, (problem, rule) = decide(judge, tally), _decide(judge, tally)
     at = tally.special_at if tally.special and problem in ("nonfinite", "reference") else tally.at
-    index = _index(at, judge.shape) if found.n_total else None
+    index = index_of(at, judge.shape) if found.n_total else None
     actual, expected = judge.values(at) if found.n_total else (None, None)
     limit = judge.limit(at) if found.n_total else None
     bad = torch.cat([judge.bad(part) for part in spans(judge.actual)]).reshape(judge.shape)
@@ -89,14 +91,6 @@ def _cosine(tally: Tally) -> float | None:
     if left == right == 0:
         return 1.0
     return dot / math.sqrt(left * right) if left and right else None
-
-
-def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return tuple(reversed(index))
 
 
 def _show(value: Any) -> str:

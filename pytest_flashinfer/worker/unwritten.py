@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _PART = 1 << 26  # elements
 NOTHING = "never written"
@@ -18,8 +23,8 @@ def describe(mask: torch.Tensor) -> str:
             text = _edge(mask.transpose(0, axis).flatten(1), word, count)
             if text:
                 return text
-    at = mask.flatten().view(torch.uint8).argmax()  # on a card, nonzero takes no more than 2**31 elements
-    first = [int(index) for index in torch.unravel_index(at, tuple(mask.shape))]
+    at = int(mask.flatten().view(torch.uint8).argmax())  # on a card, nonzero takes no more than 2**31 elements
+    first = list(index_of(at, mask.shape))
     if mask.dim() == 1 and bool(mask[total - count :].all()):
         return f"last {count} of {total} elements never written" if count > 1 else "last element never written"
     return f"{count} of {total} elements never written, first at {first}"
@@ -28,6 +33,15 @@ def describe(mask: torch.Tensor) -> str:
 def statement(output: str, part: str) -> str:
     """Say in one line what it means that a part of an output, as `describe` says it, is poison."""
     return f"output {output}: {part}: the value that every output is filled with before a call is still there"
+
+
+def index_of(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the index of an element by its number; `torch.unravel_index` imports sympy, a second's work."""
+    index = []
+    for size in reversed(shape):
+        flat, place = divmod(flat, size)
+        index.append(place)
+    return tuple(reversed(index))
 
 
 def count_true(mask: torch.Tensor) -> int:
