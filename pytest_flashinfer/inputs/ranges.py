@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _BASE: Final = 10000.0  # of rotary frequencies, usually
 _BASES: Final = (3.0, 6.0)  # log10 of the least and the greatest
 _USUAL: Final = 0.25  # how often it is the usual one
+_FACTORS: Final = (0.7, 1.4)  # of attention, that such a table may be multiplied by
 _FARTHEST: Final = 1024  # position, of a table of one position
 
 
@@ -41,10 +42,12 @@ def rotary(x: torch.Tensor, part: str, base: float | None, random: Random) -> No
     """Fill with real cosines and sines: position along the axis before the last, frequency along the last.
 
     Where that axis has one entry only, all axes but the last count positions. Unless `base` is told it is drawn, and so
-    is the position where there is no axis for it: a kernel that makes the table itself gives itself away then.
+    is the position where there is no axis for it: a kernel that makes the table itself gives itself away then. So does
+    one that takes position 0 for no rotation: models that stretch positions have their attention's factor in the table.
     """
     drawn = _BASE if random.random() < _USUAL else 10 ** random.uniform(*_BASES)
     position = random.randrange(1, _FARTHEST)
+    factor = random.choice((1.0, random.uniform(*_FACTORS))) if base is None else 1.0
     flat = x if x.dim() > 1 and x.shape[-2] > 1 else x.view(-1, x.shape[-1])
     rows, half = flat.shape[-2], (x.shape[-1] + 1) // 2
     first = position if x.dim() == 1 and base is None else 0
@@ -52,7 +55,7 @@ def rotary(x: torch.Tensor, part: str, base: float | None, random: Random) -> No
     steps = torch.arange(half, dtype=torch.float32, device=x.device)
     angles = places * (base or drawn) ** (-steps / half)
     halves = {"cos_sin": (angles.cos(), angles.sin()), "cos": (angles.cos(),) * 2, "sin": (angles.sin(),) * 2}
-    flat.copy_(torch.cat(halves[part], dim=1)[:, : x.shape[-1]])
+    flat.copy_(torch.cat(halves[part], dim=1)[:, : x.shape[-1]] * factor)
 
 
 def _min_p(x: torch.Tensor, generator: torch.Generator) -> None:

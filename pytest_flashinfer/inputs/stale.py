@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan
@@ -37,6 +37,28 @@ def live_slots(plan: Plan, tensors: Mapping[str, object], pages: int, slots: int
                 if 0 <= page < pages:
                     live[page, : min(slots, length - i * slots)] = True
     return live
+
+
+def _appended(contract: Contract, plan: Plan, tensors: Mapping[str, object], slots: int) -> Iterator[tuple[int, int]]:
+    """Yield page and slot of each row that is appended to a cache: what was there before is read by nobody."""
+    names = [*plan.of("batch_ids"), *plan.of("positions")]
+    found = [x for x in map(tensors.get, names) if isinstance(x, torch.Tensor) and x.dim() == 1]
+    if len(found) != 2 or not all(_has_rows(contract, plan, name) for name in names):  # noqa: PLR2004 - one of each
+        return
+    for name in plan.pages:
+        ids = tensors.get(name)
+        rows = _lengths(plan, tensors, ids, slots) if isinstance(ids, torch.Tensor) else None
+        for sequence, position in zip(*(x.tolist() for x in found), strict=True):
+            pages = rows[sequence][0] if rows and 0 <= sequence < len(rows) else []
+            if 0 <= position // slots < len(pages):
+                yield pages[position // slots], position % slots
+
+
+def _has_rows(contract: Contract, plan: Plan, ids: str) -> bool:
+    """Whether there are values to append, a row for each id."""
+    own = [ast.unparse(tree) for tree in contract.dims[ids] or ()]
+    values = (name for name, role in plan.roles.items() if role.kind in FREE and name not in plan.caches)
+    return any([ast.unparse(tree) for tree in (contract.dims[name] or ())[:1]] == own for name in values)
 
 
 def _lengths(
@@ -65,20 +87,21 @@ def _lengths(
 
 def overwritten(contract: Contract, plan: Plan) -> frozenset[str]:
     """Return the inputs that `poison` overwrites by what indices name; where they are given, they stay as they are."""
-    return frozenset(plan.caches) | (unnamed.tables(contract, plan).keys() if plan.unnamed else frozenset())
+    return frozenset(plan.caches) | unnamed.tables(contract, plan).keys() | unnamed.padded(contract, plan).keys()
 
 
 def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe: Recipe) -> None:
     """Overwrite, in place, what must not matter: with NaN, or with values far from the others.
 
-    That is what no sequence reads in the caches, rows that no index names, and the values of states without weight.
+    That is what no sequence reads in the caches, what appended rows replace there, rows that nobody reads, and values
+    of states without weight.
     """
-    if recipe.structure == "stale_nan" and plan.unnamed:
+    if recipe.structure == "stale_nan":
         unnamed.poison(contract, plan, tensors)
     if recipe.family == "neginf" and plan.loose:
         _weightless(contract, plan, tensors)
     if recipe.structure in POISON:
-        _unread(plan, tensors, recipe.structure)
+        _unread(contract, plan, tensors, recipe.structure)
 
 
 def _weightless(contract: Contract, plan: Plan, tensors: Mapping[str, object]) -> None:
@@ -95,7 +118,7 @@ def _weightless(contract: Contract, plan: Plan, tensors: Mapping[str, object]) -
                 values.masked_fill_(none, math.nan)
 
 
-def _unread(plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
+def _unread(contract: Contract, plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
     for name, axis in plan.caches.items():
         cache = tensors.get(name)
         if not isinstance(cache, torch.Tensor) or not cache.is_floating_point() or cache.numel() == 0:
@@ -104,6 +127,8 @@ def _unread(plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
         live = live_slots(plan, tensors, cache.shape[0], slots)
         if live is None:
             continue
+        for page, slot in _appended(contract, plan, tensors, slots):
+            live[page, slot] = False
         top = largest(cache.dtype)
         big = top if cache.dtype in FLOAT8 else min(top / 8, 3e4)
         value = math.nan if structure == "stale_nan" and cache.dtype not in FLOAT8 else big

@@ -53,7 +53,7 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
     if plan.caches:
         names["stale_big"] = None
         names.update({"stale_nan": None} if plan.loose else {})
-    if plan.unnamed and unnamed.tables(contract, plan):
+    if unnamed.tables(contract, plan) or unnamed.padded(contract, plan):
         names["stale_nan"] = None
     query, keys = plan.pointer("q", "plain"), plan.pointer("kv") or (plan.lengths and plan.pages)
     if query is not None and keys:

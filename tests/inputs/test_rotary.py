@@ -36,13 +36,22 @@ def usual() -> torch.Tensor:
 
 
 def is_table(cos: torch.Tensor, sin: torch.Tensor) -> bool:
-    return torch.allclose(cos**2 + sin**2, torch.ones(()), atol=1e-5)
+    """Whether each row is of cosines and sines, maybe times a factor."""
+    squares = cos**2 + sin**2
+    return torch.allclose(squares, squares[..., :1], atol=1e-5) and bool(((squares > 0.48) & (squares < 1.97)).all())
 
 
 def test_frequencies_vary_and_the_usual_ones_are_among_them():
     same = [torch.allclose(table(seed), usual(), atol=1e-6) for seed in range(40)]
     assert 3 < sum(same) < 20
     assert len({table(seed)[1, 1].item() for seed in range(40)}) > 20
+
+
+def test_position_zero_rotates_nothing_and_yet_may_scale():
+    rows = [table(seed)[0] for seed in range(20)]
+    assert all(torch.equal(row[4:], torch.zeros(4)) for row in rows)
+    unscaled = [torch.equal(row[:4], torch.ones(4)) for row in rows]
+    assert 3 < sum(unscaled) < 17
 
 
 @given(st.integers(0, 1 << 31), st.sampled_from(KINDS))

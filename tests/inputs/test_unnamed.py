@@ -95,6 +95,47 @@ def test_a_table_that_is_given_stays_as_it_is():
     assert torch.equal(made["cache"], given)
 
 
+def combine(rows, weights="Weight of each row."):
+    inputs = {
+        "rows": tensor("n d", description=rows), "token_ids": tensor("n", "int32", description="-1 is padding."),
+        "weights": tensor("n", description=weights), "shared": tensor("tokens d"),
+    }  # fmt: skip
+    return define("combine", axes(n=None, tokens=None, d=8), inputs, {"y": tensor("tokens d")}, """
+        def run(rows, token_ids, weights, shared):
+            y = shared.clone()
+            for row, token, weight in zip(rows, token_ids, weights):
+                if token >= 0:
+                    y[token] += row * weight
+            return y
+        """, "n == 0 or (int(token_ids.min()) >= -1 and int(token_ids.max()) < tokens)")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "offered"),
+    [
+        ("Padding rows hold arbitrary data, NaN included.", True),
+        ("One for each token; rows of -1 are garbage.", True),
+        ("Padding rows hold arbitrary finite numbers.", False),
+        ("Padding rows are ignored.", False),
+        ("Rows in arbitrary order.", False),
+    ],
+)
+def test_rows_beside_padding_hold_what_their_own_description_says(rows, offered):
+    definition = combine(rows, "Padding rows have arbitrary finite weights.")
+    contract = contract_of(definition)
+    assert ("stale_nan" in structures(contract, plan_of(contract))) is offered
+    seen = False
+    for seed in range(6):
+        made = make_inputs(definition, {"n": 9, "tokens": 4}, Recipe(seed, structure="stale_nan"))
+        lost = made["rows"].isnan().all(1)
+        assert torch.equal(lost, (made["token_ids"] < 0) & offered)
+        seen |= bool(lost.any())
+        assert made["weights"].isfinite().all()
+        (found,) = call(definition, made)
+        assert found.isfinite().all()
+    assert seen is offered
+
+
 @pytest.mark.parametrize(
     ("text", "holes"), [("-1 is padding, allowed anywhere in a row.", True), ("-1 is padding at the end.", False)]
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -189,6 +191,20 @@ def rows_of(definition):
 )
 def test_rows_beside_positions_come_unsorted_too_unless_the_contract_says_sorted(definition, orders):
     assert {rows == sorted(rows) for rows in rows_of(definition)} == orders
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["appended", "read"])
+def test_what_appended_rows_replace_holds_anything(written):
+    """Where nothing is appended, ids and positions may name what is read."""
+    definition, sizes = append(), {"nnz": 8, "batch": 4, "pages": 20, "num_kv_indices": 13, "len_indptr": 5}
+    if not written:
+        inputs = {**definition.inputs, "x": tensor("batch h")}
+        definition = replace(definition, inputs=inputs)
+    for structure, dead in (("stale_big", 1000), ("mixed", 0)):
+        made = make_inputs(definition, sizes, Recipe(1, structure=structure))
+        for row, place in zip(made["batch_indices"].tolist(), made["positions"].tolist(), strict=True):
+            page = made["kv_indices"][made["kv_indptr"][row] + place // 4]
+            assert bool((made["cache"][page, place % 4] > 1000).all()) is bool(dead and written)
 
 
 def test_the_first_and_the_last_id_occur():
