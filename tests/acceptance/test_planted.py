@@ -34,9 +34,9 @@ def lay_out(root: Path, only: set[str]) -> None:
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory, processes: str) -> dict[str, Verdict]:
-    """A bug ends its search when it is found; a correct twin uses up its time, a fifth of the default."""
+    """A bug ends its search when it is found; a correct twin uses up its time, a tenth of the default."""
     found: dict[str, Verdict] = {}
-    for kind, names, seconds in (("bugs", BUGS - STRIDED_ONLY, 30), ("twins", TWINS, 2)):
+    for kind, names, seconds in (("bugs", BUGS - STRIDED_ONLY, 30), ("twins", TWINS, 1)):
         root = tmp_path_factory.mktemp(kind)
         lay_out(root, names)
         found |= run_plugin(root, processes, "-k", "test_sizes", f"--fib-seconds={seconds}")[0]

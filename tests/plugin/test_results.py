@@ -112,7 +112,7 @@ def interrupted(repository, number, *options):
 
 
 @pytest.mark.parametrize(
-    ("number", "options"), [(signal.SIGINT, ()), (signal.SIGTERM, ("-n2",))], ids=["alone", "distributed"]
+    ("number", "options"), [(signal.SIGINT, ()), (signal.SIGTERM, ("-n1",))], ids=["alone", "distributed"]
 )
 def test_an_interrupted_run_writes_what_it_has(repository, old, number, options):
     code, output = interrupted(repository, number, *options)

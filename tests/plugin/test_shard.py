@@ -64,8 +64,8 @@ def test_a_selection_of_nothing_is_no_success_in_any_part(many, more):
     assert many.run("--fib-shard=1/2", "-k", "typo", *more).code == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_a_part_without_items_is_a_success_in_two_processes_as_well(repository):
-    codes = [repository.run(f"--fib-shard={part}/2", "-k", "test_schema", "-n2").code for part in (1, 2)]
+def test_a_part_without_items_is_a_success_with_xdist_as_well(repository):
+    codes = [repository.run(f"--fib-shard={part}/2", "-k", "test_schema", "-n1").code for part in (1, 2)]
     assert codes == [0, 0]
 
 
