@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
 
 from pytest_flashinfer.worker.pool import Pool
 from pytest_flashinfer.worker.runner import Output, Runner
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "the tolerance is 1e-3"
 
@@ -86,7 +83,8 @@ def make_pool(device: str, root: Path) -> Pool:
     hidden = root / "project"
     hidden.mkdir()
     (hidden / "definition.json").write_text(SECRET)
-    return Pool(device, hidden=[hidden], cache=root / "cache")
+    checkout = Path(__file__).parents[2]  # pytest puts it on sys.path, for there is a conftest.py
+    return Pool(device, hidden=[hidden, checkout], cache=root / "cache")
 
 
 @pytest.fixture(scope="session")
