@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.case import Case
 
 _TRIES = 3  # measurements that nobody believes, after which there is no time
-_MEASUREMENTS = 8  # of a solution and its reference, at most, where it is hard to tell which is faster
+_MEASUREMENTS = 5  # of a solution and its reference, at most, where it is hard to tell which is faster
 _ONE_PROCESS = 3  # of them in one process each: where its memory lies makes a call some percent faster or slower
 _NEAR, _ALIKE = 0.25, 0.02  # how near to each other their medians are then, and what has to be told apart
 _PLACED = 0.05  # by how much two processes may differ about one kernel, however sure each is of its median
