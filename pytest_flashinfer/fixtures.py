@@ -130,7 +130,8 @@ def compare(
     reference: Answers,
 ) -> Compare:
     """Compare what a call produced with the truth, and raise with the reason where it is wrong."""
-    from pytest_flashinfer.judging import Compare, Record
+    from pytest_flashinfer.judging import Compare
+    from pytest_flashinfer.record import Record
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None

@@ -12,7 +12,7 @@ from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.inputs.crossing import crossings
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.judge.origin import ReferenceFailed
-from pytest_flashinfer.judging import Record
+from pytest_flashinfer.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

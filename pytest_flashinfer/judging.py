@@ -18,13 +18,13 @@ from pytest_flashinfer.worker.unwritten import NOTHING, statement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pytest
     import torch
 
     from pytest_flashinfer.data.model import TensorSpec
     from pytest_flashinfer.judge.draws import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import Truth
+    from pytest_flashinfer.record import Record
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
     from pytest_flashinfer.worker.pristine import Violation
@@ -92,24 +92,6 @@ class Failed(AssertionError):  # noqa: N818 - what pytest reports
         return "\n".join([*lines, *self.hint.splitlines()])
 
 
-class Record:
-    """Facts about an item that junit, traces and tables show."""
-
-    def __init__(self, item: pytest.Item) -> None:
-        self.item = item
-
-    def set(self, name: str, value: object) -> None:
-        """Set one fact; the last value stands."""
-        properties = self.item.user_properties
-        properties[:] = [(key, old) for key, old in properties if key != name]
-        properties.append((name, value))
-
-    def raise_to(self, name: str, value: float) -> None:
-        """Keep the largest value of a fact over the calls of an item."""
-        known = dict(self.item.user_properties).get(name)
-        self.set(name, value if known is None else max(value, float(str(known))))
-
-
 class Compare:
     """Compares every output of a call and decides. Raises Failed.
 
@@ -131,7 +113,12 @@ class Compare:
         """Raise Failed where the call is wrong, or where the tolerance would let any cheap answer pass."""
         verdict = self.verdict(call, truth)
         self.record.set("status", verdict.status)
-        for name, value in (("max_abs", verdict.max_abs), ("max_rel", verdict.max_rel), ("bound_share", verdict.share)):
+        errors = {"max_abs": verdict.max_abs, "max_rel": verdict.max_rel, "bound_share": verdict.share}
+        if not verdict.passed:
+            self.record.forget(*errors)  # those of calls that passed say nothing of one that did not
+            if verdict.share is not None and verdict.share <= 1:
+                del errors["bound_share"]  # it fails for what is not finite, and the rest says nothing either
+        for name, value in errors.items():
             if value is not None and math.isfinite(value):
                 self.record.raise_to(name, value)
         if not verdict.passed:

@@ -217,8 +217,9 @@ class FlashInferPlugin:
                 properties[:] = [pair for pair in properties if pair[0] != sources.PROPERTY]
                 properties.append((sources.PROPERTY, f"{place[0]}:{place[1]}"))
 
+    @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print one table per definition."""
+        """Print one table per definition, below those of pytest-benchmark."""
         from pytest_flashinfer.report import gates as verdicts
         from pytest_flashinfer.report import notes, terminal
 

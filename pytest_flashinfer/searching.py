@@ -22,8 +22,9 @@ from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import Failed, Record
+from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.pace import Growth, Pace, Spent
+from pytest_flashinfer.record import Record
 from pytest_flashinfer.saved import Drawn, Saved, key_of
 from pytest_flashinfer.scope import elements
 from pytest_flashinfer.search import Outcome, Search

@@ -14,8 +14,9 @@ from pytest_flashinfer.gates import Outcome, TooSlow
 from pytest_flashinfer.judge import policy
 from pytest_flashinfer.judge.roofline import Roofline, Work, WorkError, rates, roofline, work_of
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import Failed, Record
+from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.measurement import Measurement, joined, measure, most_rounds
+from pytest_flashinfer.record import Record
 from pytest_flashinfer.report.baseline import compare, interval
 from pytest_flashinfer.worker.lock import LockedOut
 

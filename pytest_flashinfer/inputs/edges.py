@@ -39,7 +39,7 @@ _SMALL_CONSTANT: Final = 512
 # Where calls are slow, few cases are tried: each of the first differs in several ways.
 _FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "opposed", "negative")
 _FIRST: Final = 6
-_FIRST_STRUCTURES: Final = ("stale_nan", "shared", "q_longer", "empty")
+_FIRST_STRUCTURES: Final = ("stale_nan", "shared", "q_longer", "no_kv", "empty")
 _FIRST_SIZES: Final = (3, 17, 1, 9, 33)
 _FIRST_LONG: Final = (17, 33)
 _LONG_AFTER: Final = 16  # rounds of small cases

@@ -20,7 +20,8 @@ from pytest_flashinfer.judge.lending import facts, joined, terms
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.truth import OutputTruth
-from pytest_flashinfer.judging import Call, Compare, Failed, Record
+from pytest_flashinfer.judging import Call, Compare, Failed
+from pytest_flashinfer.record import Record
 from pytest_flashinfer.worker.begun import Begun
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.memory import Memory

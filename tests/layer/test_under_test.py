@@ -12,7 +12,8 @@ import torch
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
-from pytest_flashinfer.judging import Compare, Failed, Record
+from pytest_flashinfer.judging import Compare, Failed
+from pytest_flashinfer.record import Record
 from pytest_flashinfer.testing import UnderTest
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
@@ -189,3 +190,22 @@ def test_what_was_printed_is_kept_until_it_is_taken():
     under_test.run(CASES)
     assert under_test.take_log() == "call 0\ncall 1\nlast words"
     assert under_test.take_log() == ""
+
+
+def test_errors_of_calls_that_passed_are_not_those_of_one_that_did_not():
+    [call] = UnderTest(FakeKernel()).run([case()])
+    item = SimpleNamespace(user_properties=[])
+    compare = Compare(Tolerance(), Record(item))
+    value, limit = call.outputs["y"], torch.full((3, 8), 1e-2)
+
+    def told(truth_value):
+        truth = Truth({"y": OutputTruth("y", "float32", truth_value, None, limit)}, nan_inputs=True)
+        with contextlib.suppress(Failed):
+            compare(call, truth)
+        return dict(item.user_properties)
+
+    assert told(value + 5e-3)["bound_share"] == pytest.approx(0.5, rel=0.01)
+    lost = (value + 1e-3).index_fill(0, torch.tensor([0]), torch.nan)
+    assert "bound_share" not in told(lost), "what is finite is within the bound"
+    assert told(value + 2e-2)["bound_share"] == pytest.approx(2, rel=0.01)
+    assert told(value + 2e-2)["max_abs"] == pytest.approx(2e-2, rel=0.01)

@@ -39,6 +39,11 @@ def test_best_first_and_workloads_passed(repository):
     assert (found["good"][2], found["some"][2]) == ("2/2", "1/2")
 
 
+def test_the_table_stands_below_those_of_pytest_benchmark(repository):
+    done = repository.run("-k", "test_speed")
+    assert 0 < done.output.index("Legend:") < done.output.index("= kernels =")
+
+
 @pytest.mark.parametrize(("quiet", "shown"), [((), True), (("-q",), True), (("-qq",), False)])
 def test_only_a_very_quiet_run_has_no_table(repository, quiet, shown):
     assert ("good      tests" in repository.run("-k", "test_correct", *quiet).output) is shown
