@@ -74,7 +74,7 @@ def read_module(path: Path) -> Found:
     spec = {"language": _language(tree), "entry_point": f"{path.name}::run", "destination_passing_style": style}
     spec |= {key: said[key] for key in _SPEC if key in said}
     raw |= {"spec": spec, "sources": [{"path": path.name, "content": text}]}
-    return Found(path, raw, notes=tuple(notes), warnings=tuple(_misspelt(path, text, said)))
+    return Found(path, raw, notes=tuple(notes), warnings=tuple(_misspelt(path, text, said)), lines=KeyLines(text))
 
 
 def _nameless(path: Path, text: str, tree: ast.Module) -> Found:

@@ -96,6 +96,7 @@ def test_a_config_of_many_megabytes_is_not_parsed(tmp_path, capsys):
 
 def test_no_name_is_looked_for_among_very_many_or_very_long_ones():
     assert nearest("hidden_sise", ["hidden_size", "seq_len"]) == "hidden_size"
+    assert nearest("rmsnorm_h129", [f"rmsnorm_h{n}" for n in (512, 128, 192)]) == "rmsnorm_h128"
     assert nearest("hidden_sise", ["x" * 101, "hidden_size"]) == "hidden_size"
     assert nearest("h" * 101, ["h" * 100]) is None
     assert nearest("n1", [f"n{number}" for number in range(501)]) is None

@@ -26,6 +26,9 @@ def test_one_that_is_named_itself_ends_the_run(repository, pytester):
     result = pytester.runpytest_inprocess(f"--fib-solutions={path}", "--fib-device=cpu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --fib-solutions: *lost.json:*did you mean 'scale_add_h8'?"])
+    module = repository.write("mine.py", '# first\n\ndefinition = "scale_ad_h8"\n\n\ndef run(x, w):\n    return x\n')
+    result = pytester.runpytest_inprocess(f"--fib-solutions={module}", "--fib-device=cpu")
+    result.stderr.fnmatch_lines(["ERROR: --fib-solutions: *mine.py:3: *did you mean 'scale_add_h8'?"])
     empty = repository.write("solutions/nothing.py", "def run(x, w):\n    return x\n")
     result = pytester.runpytest_inprocess(f"--fib-solutions={empty}", "--fib-device=cpu")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
