@@ -19,6 +19,8 @@ from .measure import Tally, Values, spans
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_LIFTED = "the reference in float64, and the rounding that an honest kernel for it may do"
+
 
 def decide(judge: Exact | Values, tally: Tally) -> Comparison:
     """Decide, with the totals; what is wrong with a failure says `explain`, which takes longer."""
@@ -161,7 +163,8 @@ def _bound_name(judge: Exact | Values) -> str:
     if isinstance(judge, Exact):
         advice = judge.strict and is_integer(judge.truth.dtype)
         return "exact" + f" (limits for all outputs leave integers exact, {name}:atol=1 does not)" * advice
-    return f"{judge.truth.how}" + (f", times {own.scale:g}" if own.scale is not None else "")
+    how = f"lifted ({_LIFTED})" if judge.truth.how == "lifted" else judge.truth.how
+    return how + (f", times {own.scale:g}" if own.scale is not None else "")
 
 
 def _hint(judge: Exact | Values, inputs: Mapping[str, Any], previous: torch.Tensor | None) -> str:
