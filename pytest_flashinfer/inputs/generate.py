@@ -234,12 +234,12 @@ def _check(making: _Making) -> None:
 
 
 def _lay_out(making: _Making) -> None:
-    """Give generated tensors their declared order in memory, or rows with gaps between them."""
-    for name, spec in making.definition.inputs.items():
+    """Give generated tensors their declared order in memory, or rows with gaps between them; caches have equal ones."""
+    for number, (name, spec) in enumerate(making.definition.inputs.items()):
         value = making.made[name]
         if not isinstance(value, torch.Tensor) or name in making.fixed:
             continue
         if spec.dim_order is not None:
             making.made[name] = layout.ordered(value, spec.dim_order)
         elif making.recipe.layout == "strided":
-            making.made[name] = layout.strided(value)
+            making.made[name] = layout.strided(value, 0 if name in making.plan.caches else number)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _GAP: Final = 8  # entries between rows; a multiple of 8 keeps 16-byte loads of 16-bit values aligned
+_GAPS: Final = 3  # sizes of them
 
 
 def ordered(x: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
@@ -26,15 +27,17 @@ def ordered(x: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
     return x.permute(*order).contiguous().permute(*back)
 
 
-def strided(x: torch.Tensor) -> torch.Tensor:
+def strided(x: torch.Tensor, number: int = 0) -> torch.Tensor:
     """Return the same values as a slice of a wider tensor, so that rows along the first axis have gaps between them.
 
+    Tensors of another `number` have gaps of another size, up to a few: a kernel may take one's strides for another's.
     Every axis but the first stays as dense as it was: this is how a slice of a fused projection lies in memory. What
     lies in the gaps is NaN. Tensors of less than two axes, or without elements, are returned as they are.
     """
     if x.dim() < 2 or x.numel() == 0 or not x.is_floating_point():  # noqa: PLR2004 - rows and something in them
         return x
-    wide = torch.empty((x.shape[0], x.shape[1] + _GAP, *x.shape[2:]), dtype=x.dtype, device=x.device)
+    gap = _GAP * (1 + number % _GAPS)
+    wide = torch.empty((x.shape[0], x.shape[1] + gap, *x.shape[2:]), dtype=x.dtype, device=x.device)
     _poison(wide)
     part = wide[:, : x.shape[1]]
     part.copy_(x)

@@ -164,6 +164,14 @@ def test_strided_rows_have_gaps_that_show():
                          Recipe(0, layout="strided"))  # fmt: skip
     assert not inputs["q"].is_contiguous()
     assert inputs["kv_indices"].is_contiguous()
+    assert inputs["k_cache"].stride() == inputs["v_cache"].stride()
+
+
+def test_inputs_of_one_shape_have_gaps_of_their_own():
+    """A kernel may take the strides of one for those of another."""
+    pair = define("add", axes(n=None, d=16), {"x": tensor("n d"), "y": tensor("n d")}, {"z": tensor("n d")}, "")
+    made = make_inputs(pair, {"n": 5}, Recipe(0, layout="strided"))
+    assert (made["x"].stride(), made["y"].stride()) == ((24, 1), (32, 1))
 
 
 def test_the_same_recipe_gives_the_same_bits_and_the_global_generator_stays():
