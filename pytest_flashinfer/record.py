@@ -16,9 +16,8 @@ class Record:
 
     def set(self, name: str, value: object) -> None:
         """Set one fact; the last value stands."""
-        properties = self.item.user_properties
-        properties[:] = [(key, old) for key, old in properties if key != name]
-        properties.append((name, value))
+        self.forget(name)
+        self.item.user_properties.append((name, value))
 
     def forget(self, *names: str) -> None:
         """Take facts back."""

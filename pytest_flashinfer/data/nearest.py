@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ALIKE = 0.8  # for a key that may be any: as like as a word of five is with two letters in each other's place
 _MOST_NAMES = 500
 _LONGEST = 100  # characters: comparing takes the product of two lengths
-_ALIKE = 5  # names that may be as similar as one another: the one that begins most like the word is meant
+_TIES = 5  # names that may be as similar as one another: the one that begins most like the word is meant
 
 
 def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str | None:
@@ -21,7 +21,7 @@ def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str | None:
     short = [other for other in words if len(other) <= _LONGEST]
     if len(word) > _LONGEST or len(short) > _MOST_NAMES:
         return None
-    found = get_close_matches(word, short, _ALIKE, alike)
+    found = get_close_matches(word, short, _TIES, alike)
     likeness = [SequenceMatcher(None, other, word).ratio() for other in found]
     best = [other for other, ratio in zip(found, likeness, strict=True) if ratio == likeness[0]]
     return max(best, key=lambda other: sum(takewhile(bool, map(eq, other, word))), default=None)

@@ -57,11 +57,12 @@ def padded(contract: Contract, plan: Plan) -> dict[str, str]:
         if role.kind in _LOOK_UP and role.unused and len(contract.dims[name] or ()) == 1
     }
     found: dict[str, str] = {}
-    for name, role in plan.roles.items():
+    for name, role in plan.roles.items() if ids else ():
         text, trees = (contract.definition.inputs[name].description or "").lower(), contract.dims[name]
         if trees and role.kind in FREE and _ANYTHING.search(text) and "finite" not in text:
             owner = ids.get(ast.unparse(trees[0]))
-            found.update({name: owner} if owner else {})
+            if owner is not None:
+                found[name] = owner
     return found
 
 
