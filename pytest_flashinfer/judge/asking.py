@@ -80,7 +80,12 @@ class Oracle:
     def begin(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, OutputSpec], *, timeout: float = 120, **options: Any
     ) -> None:
-        """Begin to find what `ask` will be asked for next with the very same arguments, on the host."""
+        """Begin to find what `ask` will be asked for next with the very same arguments, on the host.
+
+        What was begun before goes on where it is about the same inputs, and is dropped otherwise.
+        """
+        if self._begun is not None and self._begun.inputs is inputs:
+            return
         self._begun = None
         self._begun = self._asked(inputs, outputs, timeout=timeout, host=True, **options)
 

@@ -55,6 +55,14 @@ def test_what_was_begun_is_not_asked_for_again(oracle, asked):
     assert len(asked) == 3
 
 
+def test_what_was_begun_goes_on_where_it_is_begun_again(oracle, asked):
+    one = inputs(1)
+    oracle.begin(one, OUTPUTS)
+    oracle.begin(one, OUTPUTS)
+    assert native(oracle, one) == [2.0] * 4
+    assert len(asked) == 1
+
+
 def test_what_was_begun_is_dropped_where_something_else_is_asked_for(oracle, asked):
     one, two, three = map(inputs, (1, 2, 3))
     oracle.begin(one, OUTPUTS)
