@@ -22,14 +22,14 @@ _MARGIN = 4.0
 
 @dataclass(frozen=True)
 class Terms:
-    """What an output lends: its `largest` bound, and the `usual` one beside the size of a row, both 0-d.
+    """What an output lends: its `largest` bound, and the `usual` one beside the size of a row.
 
     What overflows or is undecided has a bound that lets anything pass, and so has a loud row for a quiet one: neither
     counts.
     """
 
-    largest: torch.Tensor
-    usual: torch.Tensor | None
+    largest: float
+    usual: float | None
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,20 @@ def facts(lender: OutputTruth) -> Facts | None:
 
 
 def joined(parts: Sequence[Facts | None]) -> Terms | None:
-    """Return what an output lends of whose rows, some after the other, the facts are known."""
+    """Return what an output lends of whose rows, some after the other, the facts are known.
+
+    They are put together on the host: a card takes longer to load its kernels for that than a host for two columns.
+    """
     known = [each for each in parts if each is not None]
-    if len(known) < len(parts) or not bool(torch.stack([each.any for each in known]).any()):
+    if len(known) < len(parts) or not bool(torch.stack([each.any for each in known]).cpu().any()):
         return None
-    allowed, sizes = (torch.cat(each) for each in ([x.allowed for x in known], [x.sizes for x in known]))
+    allowed, sizes = (torch.cat(each).cpu() for each in ([x.allowed for x in known], [x.sizes for x in known]))
     if len(known) > 1 and known[0].one_row:
         weights = sizes.new_tensor([[each.one_row] for each in known])
         allowed = allowed.amax(dim=0, keepdim=True)
         sizes = ((sizes.square() * weights).sum(dim=0, keepdim=True) / weights.sum()).sqrt()
     loud = sizes > 0
-    return Terms(allowed.max(), (allowed / sizes)[loud].median() if bool(loud.any()) else None)
+    return Terms(float(allowed.max()), float((allowed / sizes)[loud].median()) if bool(loud.any()) else None)
 
 
 def lent(output: OutputTruth, lends: Terms | None) -> OutputTruth:
@@ -82,9 +85,8 @@ def lent(output: OutputTruth, lends: Terms | None) -> OutputTruth:
     if output.native is None or not output.native.numel() or lends is None:
         return output
     here = _sizes(output.native)
-    bound = lends.largest.expand(here.shape)
-    if lends.usual is not None:
-        bound = torch.minimum(bound, lends.usual * here)
+    most = lends.largest
+    bound = torch.full_like(here, most) if lends.usual is None else (lends.usual * here).clamp(max=most)
     bound = _MARGIN * bound + FLUSH
     if output.dtype != "float64":
         bound = bound.to(torch.float32)  # there is one for each element in the end

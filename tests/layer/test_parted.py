@@ -16,7 +16,7 @@ from pytest_flashinfer.data.model import Axis, Definition, TensorSpec, Workload
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge import oracle, rowwise
 from pytest_flashinfer.judge.answers import Answers
-from pytest_flashinfer.judge.lending import facts, joined, terms
+from pytest_flashinfer.judge.lending import facts, joined, lent, terms
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.truth import OutputTruth
@@ -330,8 +330,15 @@ def test_terms_of_parts_are_those_of_the_whole(shape):
 
     whole = terms(part(slice(0, 40)))
     found = joined([facts(part(slice(start, start + 8))) for start in range(0, 40, 8)])
-    assert torch.equal(whole.largest, found.largest)
-    assert torch.allclose(whole.usual, found.usual, rtol=1e-12)
+    assert whole.largest == found.largest
+    assert found.usual == pytest.approx(whole.usual, rel=1e-12)
+
+
+def test_a_lender_without_values_lends_its_largest_bound_alone():
+    silent, loud = torch.zeros(4, 6), torch.ones(4, 6)
+    allowance = torch.arange(24.0).view(4, 6)
+    found = lent(OutputTruth("y", "float32", loud), terms(OutputTruth("y", "float32", silent, None, allowance)))
+    assert found.allowance.unique().tolist() == pytest.approx([4 * 23.0])
 
 
 class Held(TorchDispatchMode):
