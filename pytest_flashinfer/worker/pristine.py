@@ -63,6 +63,10 @@ class Imaged:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
         return [((now ^ before) & mask).any() for now, before, mask in self._protected]
 
+    def differs(self, slot: Slot) -> torch.Tensor:
+        """Return a 0-d bool tensor, whether an input is no longer as it was laid down; nothing is waited for."""
+        return differ(self.views.parts(slot), parts(slot.bytes_of(self.image)))
+
     @functools.cached_property
     def _protected(self) -> list[tuple[torch.Tensor, ...]]:
         """The arena, its image and the mask as 64-bit words, side by side in the parts that are compared at a time."""
@@ -124,14 +128,14 @@ class Compared:
     def changes(self) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
         zones = [self._zone(zone).any() for zone in self.layout.zones]
-        return zones + [self._differs(slot) for slot in self._kept()]
+        return zones + [self.differs(slot) for slot in self._kept()]
 
     def explain(self) -> list[Violation]:
         """Say which inputs and guard zones changed, and how; waits for the device."""
         found = [
             Violation("input", slot.name, f"input {slot.name} was modified")
             for slot in self._kept()
-            if bool(self._differs(slot))
+            if bool(self.differs(slot))
         ]
         for zone in self.layout.zones:
             found += _guard(zone, self._zone(zone).cpu())
@@ -141,7 +145,8 @@ class Compared:
         written = {slot.name for slot, _ in self.layout.inplace.values()}
         return [slot for name, slot in self.layout.inputs.items() if name not in written]
 
-    def _differs(self, slot: Slot) -> torch.Tensor:
+    def differs(self, slot: Slot) -> torch.Tensor:
+        """Return a 0-d bool tensor, whether an input is no longer as it was laid down; nothing is waited for."""
         there, own = _spread(self.views.tensor(slot)), _spread(self._inputs[slot.name])
         return differ(parts(_flat(there, there.device)), parts(_flat(own, there.device)))
 

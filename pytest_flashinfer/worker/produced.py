@@ -54,6 +54,24 @@ def note_unwritten(pristine: Pristine, result: RunResult, name: str) -> None:
         result.violations.append(Violation("unwritten", name, text))
 
 
+def beside(pristine: Pristine, names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """Return by output, as 0-d bool tensors, whether the input that it is to be written into is another one now.
+
+    `names` are those of outputs that were returned as tensors of their own.
+    """
+    inplace = pristine.layout.inplace
+    return {name: pristine.differs(inplace[name][0]) for name in names if name in inplace}
+
+
+def note_spoilt(pristine: Pristine, result: RunResult, name: str) -> None:
+    """Note a violation where an input, which is no longer as it was, does not hold what was returned by itself."""
+    place, copy = pristine.layout.inplace[name][0], pristine.layout.snap[name]
+    words = [pristine.views.words(slot, poison.word_type(slot.dtype)) for slot in (place, copy)]
+    if words[0].shape != words[1].shape or bool((words[0] != words[1]).any()):
+        text = f"input {place.name} was modified and does not hold {name}, which was returned as another tensor"
+        result.violations.append(Violation("input", place.name, text))
+
+
 def _words(pristine: Pristine, name: str) -> tuple[torch.Tensor, int]:
     """Return an output as words, and the poison that was in each of them."""
     slot = pristine.layout.snap[name]

@@ -212,8 +212,9 @@ class Runner:
         copies = {name: produced.copy_of(pristine, slot, keep=keep) for name, slot in slots.items()}
         poison_left = [produced.has_poison(pristine, name) for name in names]
         after = self._changed(pristine, layout.live)
-        changed, late, poisoned, earlier = read_all(
-            pristine.changes(), [*after.values()], poison_left, [*before.values()]
+        beside = produced.beside(pristine, names)
+        changed, late, poisoned, spoilt, earlier = read_all(
+            pristine.changes(), [*after.values()], poison_left, [*beside.values()], [*before.values()]
         )
         result = RunResult(copies, problems, missing=missing, host_seconds=replies.seconds(reply, "host_seconds"))
         result.violations += replies.no_time({"host_seconds": reply.get("host_seconds")})
@@ -224,6 +225,8 @@ class Runner:
         for name, flag in zip(names, poisoned, strict=True):
             if flag:
                 produced.note_unwritten(pristine, result, name)
+        for name in itertools.compress(beside, spoilt):
+            produced.note_spoilt(pristine, result, name)
         result.log = self.worker.take_log()
         self._last = result
         return result, [*itertools.compress(before, earlier)]

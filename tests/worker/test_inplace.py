@@ -112,12 +112,34 @@ def test_who_returns_a_tensor_of_its_own_is_judged_by_that(lab):
     assert torch.equal(result.outputs["new"], x + 1)
 
 
-def test_an_input_that_was_turned_is_judged_as_it_was_returned(lab):
+def test_an_input_that_was_turned_does_not_hold_what_was_returned(lab):
     runner = lab.build("def run(x):\n    return x.add_(1).t_()\n", destination=False)
     x = lab.randn(4, 4)
     [result] = lab.run_many(runner, [{"x": x}], [Output("new", (4, 4), F32, inplace="x")])
-    assert not result.violations
+    assert kinds(result) == ["input"]
     assert torch.equal(result.outputs["new"], (x + 1).t())
+
+
+@pytest.mark.parametrize("limit", [None, 1024], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("beside", "spoilt"),
+    [("", False), ("x.add_(1)", False), ("x.zero_()", True), ("x[1:].add_(1)", True), ("x[3, 7] += 0.5", True)],
+    ids=["left alone", "the same", "zeroed", "half written", "one element"],
+)
+def test_an_input_may_not_be_spoilt_beside_what_is_returned(lab, monkeypatch, limit, beside, spoilt):
+    if limit is not None:
+        monkeypatch.setattr("pytest_flashinfer.worker.pristine.IMAGE_LIMIT", limit)
+    source = f"def run(x):\n    new = x + 1\n    {beside or 'pass'}\n    return new\n"
+    contents = [{"x": lab.randn(4, 8)} for _ in range(2)]
+    for result, each in zip(
+        lab.run_many(lab.build(source, destination=False), contents, [NEW]), contents, strict=True
+    ):
+        assert kinds(result) == ["input"] * spoilt
+        assert torch.equal(result.outputs["new"], each["x"] + 1)
+    if spoilt:
+        assert str(result.violations[0]) == (
+            "input x was modified and does not hold new, which was returned as another tensor"
+        )
 
 
 @pytest.mark.parametrize("answer", ["shape: x[:2]", "object: x.to_sparse()", "device: x.to('meta')"])
