@@ -50,22 +50,31 @@ class Pace:
 
 
 class Spent:
-    """What the time of one search went to, in seconds, from now on."""
+    """What the time of one search went to, in seconds, from now on.
 
-    def __init__(self, solution: UnderTest, reference: Answers, pace: Pace) -> None:
+    `compiles`: whether Triton compiles on this device; where it is interpreted, nobody is believed who says so.
+    """
+
+    def __init__(self, solution: UnderTest, reference: Answers, pace: Pace, *, compiles: bool) -> None:
         self.pace = pace
+        self.compiles = compiles
         self._solution, self._reference = solution, reference
         self._since = solution.waited, reference.native_seconds, len(solution.compiled)
 
     @property
     def compiled(self) -> Sequence[Compilation]:
-        """What Triton compiled meanwhile."""
-        return self._solution.compiled[self._since[2] :]
+        """What Triton compiled meanwhile, as the solution's process tells it."""
+        return self._solution.compiled[self._since[2] :] if self.compiles else ()
+
+    @property
+    def calls(self) -> float:
+        """How long the solution's calls took, by the judge's clock."""
+        return self._solution.waited - self._since[0]
 
     @property
     def own(self) -> float:
-        """How long the solution's calls took, beyond compiling."""
-        return self._solution.waited - self._since[0] - compiling.spent(self.compiled, self.pace.seconds)
+        """How long they took beyond compiling."""
+        return self.calls - compiling.spent(self.compiled, self.pace.seconds)
 
     @property
     def native(self) -> float:
@@ -75,7 +84,15 @@ class Spent:
     @property
     def by_kernel(self) -> bool:
         """Whether the solution's calls took most of the time, and far longer than the reference does."""
-        return self.own >= SLOW_SHARE * self.pace.seconds and self.own >= SLOW_TIMES * self.native
+        return self._most(self.own)
+
+    @property
+    def by_word(self) -> bool:
+        """Whether that is not so only by what the solution's process tells of compiling."""
+        return self._most(self.calls) and not self.by_kernel
+
+    def _most(self, seconds: float) -> bool:
+        return seconds >= SLOW_SHARE * self.pace.seconds and seconds >= SLOW_TIMES * self.native
 
 
 @dataclass

@@ -34,6 +34,7 @@ from pytest_flashinfer.search import Search
 from pytest_flashinfer.searching import SizeSearch
 from pytest_flashinfer.unjudged import Tally
 from pytest_flashinfer.worker.case import Case, shapes_of
+from pytest_flashinfer.worker.outcome import Compilation
 from tests.inputs.contracts import ALL, DELTA
 
 from .contracts import ROWS, workload
@@ -173,11 +174,11 @@ class Item(SimpleNamespace):
         self.warn = lambda warning: self.warnings.append(str(warning))
 
 
-def search(*, item=None, definition=ROWS, listed=(), solution=None, **options):
+def search(*, item=None, definition=ROWS, listed=(), solution=None, device="cpu", **options):
     options = {"layouts": "contiguous", "examples": 30, "seconds": 30.0, "seed": 1, "save_failures": False} | options
     progress = SimpleNamespace(step=lambda text: None, clear=lambda: None)
     session = SimpleNamespace(
-        options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress
+        options=SimpleNamespace(**options), device=SimpleNamespace(kind=device), progress=progress
     )
     solution = solution or under_test()
     reference = SimpleNamespace(native_seconds=0.0)
@@ -397,6 +398,24 @@ def test_a_solution_whose_calls_take_the_time_does_not_pass(monkeypatch, source,
     with pytest.raises(ends, match="only 7 cases could be tried in") if ends else contextlib.nullcontext():
         asked.run(check)
     search(seconds=0.3, solution=solution).run(check)  # whoever gives it little time knows
+
+
+@pytest.mark.parametrize(("device", "ends"), [("cpu", Failed), ("cuda", pytest.skip.Exception)])
+def test_the_word_of_who_says_that_triton_compiled_makes_no_pass(monkeypatch, device, ends):
+    """Where it compiles the time may have gone there; where it is interpreted nobody is believed."""
+
+    def check(axes, recipe, *, repeat):
+        clock.reading += 6.0
+        solution.waited += 6.0
+        solution.compiled.append(Compilation("kernel", 6.0, {}))
+
+    clock = SimpleNamespace(reading=0.0)
+    for place in ("search", "pace"):
+        monkeypatch.setattr(f"pytest_flashinfer.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
+    item, solution = Item(), under_test("import torch", compiled=[])
+    item.add_report_section = lambda *section: None
+    with pytest.raises(ends, match=r"only 7 cases could be tried in 42 s: the solution's calls took 42.0 s"):
+        search(item=item, seconds=10.0, solution=solution, device=device).run(check)
 
 
 def test_what_does_not_build_is_not_searched():
