@@ -1,10 +1,14 @@
 """What a call left switched on in its thread: it would run amid the harness's own work, after the clock has stopped.
 
+A callback of the garbage collector and a timer's signal would run there as well.
+
 The functions that ask are bound at import, before foreign code can replace them.
 """
 
 from __future__ import annotations
 
+import gc
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +27,9 @@ _DISPATCH = (torch._C._len_torch_dispatch_stack, torch._C._pop_torch_dispatch_st
 _FUNCTION = (torch._C._len_torch_function_stack, torch._C._pop_torch_function_stack)  # noqa: SLF001 - to ask
 _PUSH_DISPATCH = torch._C._push_on_torch_dispatch_stack  # noqa: SLF001
 _PUSH_FUNCTION = torch._C._push_on_torch_function_stack  # noqa: SLF001
+_CALLBACKS = gc.callbacks
+_TIMER, _SET_TIMER = signal.getitimer, signal.setitimer
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _TEXT = "left {} switched on when it returned: it runs after the clock has stopped; switch off what a call switches on"
 
 
@@ -34,6 +41,7 @@ class Leftovers:
 
     def __init__(self) -> None:
         self._profile, self._trace, self._tools = _PROFILE(), _TRACE(), _named_tools()
+        self._callbacks = [*_CALLBACKS]
         self._depths = _DISPATCH[0](), _FUNCTION[0]()
         self._aside: tuple[list[Any], list[Any]] = ([], [])
 
@@ -86,6 +94,13 @@ class Leftovers:
             for tool, _ in foreign:
                 _switch_off(tool)
             found.append("a tool of sys.monitoring")
+        if callbacks := _new(_CALLBACKS, self._callbacks):
+            _CALLBACKS[:] = [each for each in _CALLBACKS if not any(each is other for other in callbacks)]
+            found.append("a callback of the garbage collector")
+        if timers := [which for which in _TIMERS if _TIMER(which)[0]]:
+            for which in timers:
+                _SET_TIMER(which, 0)
+            found.append("a timer (signal.setitimer)")
         return found
 
 

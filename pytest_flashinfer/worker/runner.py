@@ -105,11 +105,15 @@ class Runner:
         self.worker.call(request, timeout + WARM_SECONDS)
 
     def settle(self, timeout: float = 60.0) -> list[Violation]:
-        """Look once more whether the last call's results changed since; what is found joins its violations."""
+        """Look once more whether the last call's results changed since; what is found joins its violations.
+
+        So does what the worker finds wrong with itself.
+        """
         if self._last is None or self._pristine is None:
             return []
-        self.worker.call({"do": "reread"}, timeout)
+        reply = self.worker.call({"do": "reread"}, timeout)
         last, known = self._last, len(self._last.violations)
+        last.violations += replies.problems(reply)
         last.add_late(_true(self._changed(self._pristine, self._pristine.layout.live)))
         return last.violations[known:]
 

@@ -28,6 +28,7 @@ from pytest_flashinfer.worker import copies, cudart
 from pytest_flashinfer.worker.caller import Caller
 from pytest_flashinfer.worker.clock import Cache, Clock, open_clock
 from pytest_flashinfer.worker.compilations import Compilations
+from pytest_flashinfer.worker.intact import Intact
 from pytest_flashinfer.worker.leftovers import Leftovers
 from pytest_flashinfer.worker.timing import warm_up
 
@@ -47,11 +48,12 @@ class Solution:
     """A built solution with what outlives its calls."""
 
     def __init__(
-        self, function: Callable[..., Any], leftovers: Leftovers, device: str, *, destination: bool
+        self, function: Callable[..., Any], leftovers: Leftovers, intact: Intact, device: str, *, destination: bool
     ) -> None:
         self.function = function
         self.destination = destination
         self.leftovers = leftovers
+        self.intact = intact
         self.clocks = _clocks(device)
         self.caller = _caller(device)  # None on the CPU
         self.held: copies.Held = []  # outputs and values of the last call
@@ -80,10 +82,10 @@ def warm(device: str) -> None:
 
 def build(request: dict[str, Any], folder: Path, device: str) -> Solution:
     """Build the solution in `folder`, see build.registry."""
-    leftovers = Leftovers()
+    leftovers, intact = Leftovers(), Intact(_clocks(device).values())
     kernel = load(request, folder)  # type: ignore[arg-type]
     leftovers.set_aside()
-    return Solution(kernel.function, leftovers, device, destination=bool(request["destination_passing"]))
+    return Solution(kernel.function, leftovers, intact, device, destination=bool(request["destination_passing"]))
 
 
 def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, A
         return {"spans": [_span(span) for span in spans]}
     if request["do"] == "reread":
         _reread(kernel, memory)
-        return {}
+        return {"problems": [["left", "", line] for line in kernel.intact.broken()]}
     if request["do"] == "warm":
         return _warm(kernel, request, memory)
     reply = _call(kernel, request, memory)

@@ -220,12 +220,12 @@ def test_a_request_that_was_begun_has_its_reply_whatever_else_is_asked(lab):
     runner.run({"x": x}, [Y])
     request = runner._request({"x": x}, [Y], None)
     begun = runner.worker.begin(request, 60)
-    assert runner.worker.call({"do": "reread"}, 60) == {}
+    assert runner.worker.call({"do": "reread"}, 60) == {"problems": []}
     assert begun.reply()["problems"] == []
     assert begun.reply() is begun.reply()
     first, second = runner.worker.begin({"do": "reread"}, 60), runner.worker.begin(request, 60)
     runner.worker.finish()
-    assert (first.reply(), second.reply()["missing"]) == ({}, [])
+    assert (first.reply(), second.reply()["missing"]) == ({"problems": []}, [])
 
 
 @pytest.mark.parametrize(("line", "error"), [("raise ValueError('odd')", CallFailed), ("os._exit(3)", WorkerDied)])

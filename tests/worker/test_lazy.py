@@ -63,6 +63,32 @@ def run(x, y):
 """,
         "sys.settrace",
     ),
+    "collector": (
+        """
+import gc
+gc.set_threshold(1)
+def run(x, y):
+    job = [lambda: y.copy_(work(x))]
+    def hook(phase, info):
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name != "run":
+            frame = frame.f_back
+        if frame is None and job:
+            job.pop()()
+    gc.callbacks.append(hook)
+""",
+        "garbage collector",
+    ),
+    "timer": (
+        """
+import signal
+def run(x, y):
+    job = [lambda: y.copy_(work(x))]
+    signal.signal(signal.SIGALRM, lambda *_: job and job.pop()())
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+""",
+        "signal.setitimer",
+    ),
     "dispatch_mode": (
         """
 from torch.utils._python_dispatch import TorchDispatchMode

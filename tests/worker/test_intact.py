@@ -1,0 +1,60 @@
+"""Who replaces what the harness runs beside a solution is named, once the calls of one shape are over."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+import torch
+
+from pytest_flashinfer.worker import intact, results
+from pytest_flashinfer.worker.intact import Intact
+from pytest_flashinfer.worker.runner import Output
+
+Y = Output("y", (4, 8), torch.float32)
+PATCHES = {
+    "a function": ("results.span_of = lambda value: range(0)", "worker.results.span_of"),
+    "its code": ("results.span_of.__code__ = (lambda value: range(0)).__code__", "span_of"),
+    "a name of a module": ("copies.results = types.SimpleNamespace(**vars(results))", "worker.copies.results"),
+    "a method": ("compilations.Compilations.take = lambda self: []", "Compilations.take"),
+    "a name that is gone": ("del results.lies_in", "worker.results.lies_in"),
+    "a clock": ("[clock] = list(solve._clocks('cpu').values())[:1]; clock._now = lambda: 0", "WallClock._now"),
+}
+HEAD = """
+import sys, types
+results, copies, compilations, solve = (
+    sys.modules[f"pytest_flashinfer.worker.{name}"] for name in ("results", "copies", "compilations", "solve")
+)
+"""
+
+
+@pytest.mark.parametrize("patch", PATCHES)
+@pytest.mark.parametrize("when", ["imported", "called"])
+def test_what_was_replaced_is_named(lab, patch, when):
+    statement, name = PATCHES[patch]
+    during = "pass" if when == "imported" else f"globals().pop('todo', None) and exec({statement!r}, globals())"
+    head = HEAD + (statement if when == "imported" else "todo = True")
+    source = f"{head}\ndef run(x):\n    {during}\n    return x + 1\n"
+    runner = lab.build(source, destination=False)
+    last = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(2)], [Y])[-1]
+    assert ("left", f"replaced {name} of the harness in its process; a solution has no business there") in [
+        (each.kind, each.message) for each in last.violations
+    ]
+
+
+def test_a_usual_solution_replaces_nothing(lab):
+    runner = lab.build("import torch\ndef run(x):\n    torch.manual_seed(0)\n    return x + 1\n", destination=False)
+    for result in lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(2)], [Y], cache="cold"):
+        assert not result.violations
+
+
+def test_a_few_names_stand_for_many(monkeypatch):
+    module = types.ModuleType("pytest_flashinfer.made")
+    functions = {f"f{number}": lambda: None for number in range(9)}
+    vars(module).update(functions)
+    monkeypatch.setitem(intact.sys.modules, module.__name__, module)
+    known = Intact()
+    assert known.broken() == []
+    vars(module).update(dict.fromkeys(functions, results.span_of))
+    [line] = known.broken()
+    assert line.startswith("replaced made.f0, made.f1, made.f2 of")
