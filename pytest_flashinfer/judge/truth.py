@@ -94,11 +94,10 @@ def without_nan(truth: Truth) -> Truth:
     """Return a truth that leaves open what the reference has NaN for, or infinities but -inf."""
     outputs = {}
     for name, output in truth.outputs.items():
-        native = output.native
-        if native is not None and native.is_floating_point() and native.dtype.itemsize > 1:
-            lost = native.isnan() | (native == math.inf)
+        lost = _lost(output)
+        if lost is not None and bool(lost.any()):
             undecided = lost if output.undecided is None else output.undecided | lost
-            output = replace(output, undecided=undecided) if bool(lost.any()) else output  # noqa: PLW2901
+            output = replace(output, undecided=undecided)  # noqa: PLW2901
         outputs[name] = output
     return replace(truth, outputs=outputs)
 
@@ -115,18 +114,28 @@ def inadmissible(truth: Truth) -> str | None:
             return f"{output.name}: {output.disputed} elements are finite in only one of reference and float64 run"
         if output.widened > FAR:
             return f"{output.name}: the reference is {output.widened:.3g} times the bound away from its float64 run"
-        native = output.native
         if _hopeless(output):
             return f"{output.name}: an honest kernel may be off by more than its largest value"
         if output.undecided is not None and output.undecided.numel() and float(output.undecided.float().mean()) > _MOST:
             return f"{output.name}: most of it is a matter of rounding"
-        if native is not None and native.is_floating_point() and not truth.nan_inputs and native.dtype.itemsize > 1:
-            lost = native.isnan() | (native == math.inf)
-            if output.wide is not None:
-                lost |= native.isinf() & output.wide.isfinite()
-            if bool(lost.any()):
-                return f"{output.name}: the reference gives {int(lost.sum())} NaN or inf for finite inputs"
+        lost = None if truth.nan_inputs else _lost(output)
+        if lost is not None and bool(lost.any()):
+            return f"{output.name}: the reference gives {int(lost.sum())} NaN or inf for finite inputs"
     return None
+
+
+def _lost(output: OutputTruth) -> torch.Tensor | None:
+    """Return where the reference has NaN, or an infinity other than a true -inf; `None` where it can have neither.
+
+    In 8 bits NaN may stand for what is too large: there it counts where the float64 run has it as well.
+    """
+    native, wide = output.native, output.wide
+    if native is None or not native.is_floating_point():
+        return None
+    if native.dtype.itemsize == 1:
+        return None if wide is None else wide.isnan()
+    lost = native.isnan() | (native == math.inf)
+    return lost if wide is None else lost | native.isinf() & wide.isfinite()
 
 
 def _hopeless(output: OutputTruth) -> bool:

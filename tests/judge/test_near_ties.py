@@ -78,6 +78,21 @@ def test_nan_for_finite_inputs_is_inadmissible_and_for_nan_inputs_is_not() -> No
     assert found.nan_inputs
 
 
+def test_nan_in_eight_bits_is_inadmissible_where_it_is_no_overflow() -> None:
+    specs_ = {"y": OutputSpec("float8_e4m3fn", (2, 4))}
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return x.sqrt().to(torch.float8_e4m3fn)
+
+    x = torch.tensor([[1.0, -1.0, 2.0, 3.0], [1.0, 1.0, 1.0, 1.0]])
+    found = evaluate(run, {"x": x}, specs_)
+    assert inadmissible(found) == "y: the reference gives 1 NaN or inf for finite inputs"
+    undecided = without_nan(found).outputs["y"].undecided
+    assert undecided is not None
+    assert undecided.nonzero().tolist() == [[0, 1]]
+    assert inadmissible(evaluate(run, {"x": x.abs()}, specs_)) is None
+
+
 def quantise(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     scale = x.abs().amax(-1, keepdim=True) / 127
     return torch.round(x / scale).clamp(-127, 127).to(torch.int8), scale
