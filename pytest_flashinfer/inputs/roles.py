@@ -109,11 +109,14 @@ def _page_ids(s: Subject) -> Role | None:
 
 
 def _lengths(s: Subject) -> Role | None:
-    flat = len(s.dims) == 1 or all(ast.unparse(d) in {"1", "beam_width", "one"} for d in s.dims[1:])
     named = s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")
-    if not named or not (flat or _rows_of_table(s)):
+    if not named or not (_one_a_row(s) or _rows_of_table(s)):
         return None
     return Role("seq_lens", group=_group(s))
+
+
+def _one_a_row(s: Subject) -> bool:
+    return len(s.dims) == 1 or all(ast.unparse(tree) in {"1", "beam_width", "one"} for tree in s.dims[1:])
 
 
 def _rows_of_table(s: Subject) -> bool:
@@ -165,9 +168,12 @@ def _tokens(s: Subject) -> Role | None:
 
 
 def _top_k(s: Subject) -> Role | None:
-    if not s.named(r"^top_?ks?$|^top_k_arr|max_top_k"):
+    """Recognise how many entries of each row a sampler keeps: the name tells, for descriptions count tokens as well."""
+    if not s.named(r"^top_?ks?$|^top_k_arr|max_top_k") or not _one_a_row(s):
         return None
-    return Role("top_k", limit=find_axis(s.contract, "vocab"))
+    rows = (trees for name, trees in s.contract.dims.items() if trees and is_float(s.contract.dtype(name)))
+    rows = (trees for trees in rows if len(trees) > 1 and s.dims and ast.unparse(trees[0]) == s.axis(0))
+    return Role("top_k", limit=find_axis(s.contract, "vocab") or next((trees[-1] for trees in rows), None))
 
 
 def _counts(s: Subject) -> Role | None:
@@ -199,10 +205,10 @@ def _mask(s: Subject) -> Role | None:
     return Role("mask") if s.named(r"mask|valid|active|flags?$|^is_|has_") and not s.named("masked_m") else None
 
 
+# In this order: what a name alone tells comes before what descriptions tell, which speak of other inputs as well.
 _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    starts, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, parts, _experts,
-    _sparse, _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _lengths, _top_k, _seeds, _tokens, _mask,
-    packed,
+    starts, _top_k, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, parts, _experts,
+    _sparse, _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _seeds, _lengths, _tokens, _mask, packed,
 )  # fmt: skip
 
 

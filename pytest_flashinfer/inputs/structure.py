@@ -17,6 +17,7 @@ from pytest_flashinfer.inputs.longest import longest_scalars
 from pytest_flashinfer.inputs.row_values import OF_ROWS
 from pytest_flashinfer.inputs.sequences import Sequences, Setting, draw_sequences
 from pytest_flashinfer.inputs.slots import slots
+from pytest_flashinfer.inputs.top_k import top_k
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -156,12 +157,6 @@ def _mask(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
 
 def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torch.Tensor:
     shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
-    if kind == "top_k":
-        low, high = setting.limits(name)
-        top = max(1, low or 1, min(n for n in (limit or high or 8, high) if n is not None))
-        options = (1, 2, 5, 40, max(1, top // 2), top)
-        picks = [_clamp(setting.rng.choice(options), low, top) for _ in range(math.prod(shape))]
-        return torch.tensor(picks, dtype=torch.int64).view(shape)
     if kind == "zeros":
         return torch.zeros(shape, dtype=torch.uint8, device=device)
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
@@ -182,6 +177,7 @@ _OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]]
     "page_table": indices.page_table,
     "slots": lambda setting, name, _: slots(setting, name),
     "counts": lambda setting, name, _: indices.counts(setting, name),
+    "top_k": lambda setting, name, _: top_k(setting, name),
 }
 
 

@@ -214,6 +214,34 @@ def test_a_top_k_stays_within_its_range():
     assert {2, 30} <= drawn <= {*range(2, 31)}
 
 
+KEPT = "Number of tokens that stay in, for each sequence"  # as lengths are described
+
+
+@pytest.mark.parametrize(("words", "apart"), [
+    (KEPT, set()),
+    (f"{KEPT}; 0 or less: all.", {0}),
+    (f"{KEPT}; -1 disables it.", {-1}),
+    (f"{KEPT}; may exceed the vocabulary.", {51, 100}),
+    (f"{KEPT}, at most 50.", set()),
+])  # fmt: skip
+def test_a_top_k_is_known_by_its_name_and_lies_anywhere_in_a_row(words, apart):
+    inputs = {"probs": tensor("n vocab"), "top_k": tensor("n", "int32", description=words)}
+    definition = define("topk", axes(n=None, vocab=50), inputs, {"y": tensor("n vocab")}, UNSEEN)
+    drawn = {int(k) for _, inputs in every(definition) for k in inputs["top_k"]}
+    assert drawn == {*range(1, 51)} | apart
+
+
+def test_what_a_reference_does_with_no_top_k_is_drawn_unless_it_refuses_it():
+    inputs = {"probs": tensor("n classes"), "top_k": tensor("n", "int32")}
+    drawn = []
+    for code in ("limit = torch.where(top_k > 0, top_k, 50)", "assert (top_k > 0).all()"):
+        text = f"def run(probs, top_k):\n    {code}\n    return probs"
+        definition = define("topk", axes(n=None, classes=50), inputs, {"y": tensor("n classes")}, text)
+        drawn.append({int(k) for _, inputs in every(definition) for k in inputs["top_k"]})
+    assert [min(each) for each in drawn] == [0, 1]
+    assert [max(each) for each in drawn] == [50, 50]
+
+
 def test_a_range_that_leaves_out_zero_raises_the_size_that_it_ends_at():
     inputs = {"x": tensor("rows h"), "which": tensor("n", "int32")}
     definition = define("late", axes(rows=None, n=None, h=4), inputs, {"y": tensor("n h")}, UNSEEN,
