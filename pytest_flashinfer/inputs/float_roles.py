@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -9,10 +10,10 @@ from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Callable
 
 
+_PACKED: Final = re.compile(r"_(packed|quant(ized)?|q)$", re.IGNORECASE)
 _KEPT: Final = "(_(cache|pool|buffer|window))?"  # for a later call
 
 
@@ -79,20 +80,26 @@ def _scales(s: Subject) -> Role | None:
 
 
 def _scaled_by(tensor: str, scale: str) -> bool:
-    """Whether a scale's name begins with that of a weight: `gemm1_weights_scale`, `B_scale` for a constant `B`."""
-    return re.search(r"weight|proj|^w\d*$|^b$", tensor, re.IGNORECASE) is not None and scale.lower().startswith(
-        tensor.lower()
-    )
+    """Whether a scale's name begins with that of a weight: `gemm1_weights_scale`, `B_scale` of `B` or `B_packed`."""
+    stem = _PACKED.sub("", tensor).lower()
+    return re.search(r"weight|proj|^w\d*$|^b$", stem) is not None and scale.lower().startswith(stem)
 
 
 def _fan_in(s: Subject, weight: str) -> ast.expr | None:
-    """Return the axis that a weight is summed over: one that no output has but another input does, else the last."""
-    dims = s.contract.dims[weight] or ()
+    """Return the axis that a weight is summed over: one that no output has but another input does, else the last.
+
+    Where the weight packs that axis, its scale may still have it.
+    """
+    every, own = s.contract.dims, s.contract.dims[weight] or ()
     shown = {n for trees in s.contract.output_dims.values() for t in trees or () for n in names_of(t)}
-    others = {n for name, trees in s.contract.dims.items() if name != weight for t in trees or () for n in names_of(t)}
-    matrix = dims[1:] if len(dims) > 2 else dims  # noqa: PLR2004 - the first axis counts experts or groups
-    summed = [d for d in matrix if names_of(d) & others and not names_of(d) & shown]
-    return summed[-1] if summed else dims[-1] if dims else None
+    apart = (trees for name, trees in every.items() if name not in {weight, s.name})
+    others = {n for trees in apart for t in trees or () for n in names_of(t)}
+    for dims in (own, *([s.dims] if _PACKED.search(weight) else [])):
+        matrix = dims[1:] if len(dims) > 2 else dims  # noqa: PLR2004 - the first axis counts experts or groups
+        summed = [d for d in matrix if names_of(d) & others and not names_of(d) & shown]
+        if summed:
+            return summed[-1]
+    return own[-1] if own else None
 
 
 def _looked_up(s: Subject) -> bool:
@@ -103,9 +110,16 @@ def _looked_up(s: Subject) -> bool:
     return len(own) == 2 and not (own[0] | own[1]) & others and any(names_of(tree) == own[1] for tree in shown)  # noqa: PLR2004
 
 
+def _for_each_element(s: Subject) -> bool:
+    """Whether the axes are the last ones of an output: one value for each element of a row, and nothing to sum."""
+    own = [ast.unparse(tree) for tree in s.dims]
+    shown = ([ast.unparse(tree) for tree in trees] for trees in s.contract.output_dims.values() if trees)
+    return len(set(own)) == len(own) and any(len(each) > len(own) and each[-len(own) :] == own for each in shown)
+
+
 def _weights(s: Subject) -> Role | None:
     fixed = all(names_of(tree) <= s.contract.constants.keys() for tree in s.dims)
-    if len(s.dims) == 1:
+    if len(s.dims) == 1 or _for_each_element(s):
         if s.named(r"bias|beta|shift") and fixed:
             return Role("bias")
         return Role("unit_weight") if fixed and s.named(r"weight|gamma|norm|^w\d?$|^g$|scale") else None
