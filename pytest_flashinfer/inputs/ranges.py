@@ -14,6 +14,7 @@ _BASE: Final = 10000.0  # of rotary frequencies, usually
 _BASES: Final = (3.0, 6.0)  # log10 of the least and the greatest
 _USUAL: Final = 0.25  # how often it is the usual one
 _FACTORS: Final = (0.7, 1.4)  # of attention, that such a table may be multiplied by
+_FEW: Final = 0.2  # of a sampler's probabilities that are beyond what is usual
 _FARTHEST: Final = 1024  # position, of a table of one position
 
 
@@ -60,11 +61,19 @@ def rotary(x: torch.Tensor, part: str, base: float | None, random: Random) -> No
 
 def _min_p(x: torch.Tensor, generator: torch.Generator) -> None:
     x.uniform_(-0.05, 0.3, generator=generator).clamp_min_(0)  # none at all is the usual one
+    _some(x, torch.empty_like(x).uniform_(0.3, 1.05, generator=generator).clamp_max_(1), generator)
 
 
 def _top_p(x: torch.Tensor, generator: torch.Generator) -> None:
     x.uniform_(0.05, 1.1, generator=generator)
     x.copy_(torch.where(x > 1, 1.0, x.clamp_max(0.95)))  # none at all is usual too
+    _some(x, torch.empty_like(x).uniform_(-10, -4, generator=generator).exp2_(), generator)
+
+
+def _some(x: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> None:
+    """Have a few elements be the other ones, so that they lie anywhere in the range that their name states."""
+    chosen = torch.empty(x.shape, dtype=torch.float32, device=x.device).uniform_(0, 1, generator=generator)
+    x.copy_(torch.where(chosen < _FEW, other, x))
 
 
 def _zero(x: torch.Tensor, generator: torch.Generator) -> None:

@@ -27,9 +27,9 @@ _ROOT: Final = re.compile(r"1(?:\.0)?\s*/\s*(?:math\.)?sqrt\s*\(([^()]+)\)", re.
 # (name, usual value, other values): the first name that matches counts.
 _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"eps", 1e-6, (1e-5, 1e-3)),
-    (r"temperature", 1.0, (0.5, 1.75, 0.1)),
-    (r"top_p", 0.9, (0.5, 0.99, 1.0)),
-    (r"min_p", 0.1, (0.02, 0.4)),
+    (r"temperature", 1.0, (0.5, 1.75, 0.1, 4.0)),
+    (r"top_p", 0.9, (0.5, 0.99, 1.0, 0.02)),
+    (r"min_p", 0.1, (0.02, 0.4, 0.85)),
     (r"rope_theta|rotary_base|^base$", 1e4, (5e5,)),
     (r"high_freq", 4.0, ()),
     (r"low_freq", 1.0, ()),
@@ -39,8 +39,10 @@ _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"threshold|^p$", 0.5, (0.25,)),
     (r"routed_scal|scaling_factor", 1.0, (2.5, 0.375)),
     (r"(^|_)(alpha|beta|coef\w*)(_|$)", 1.0, (0.5, 0.0, 1.75, -1.0)),  # terms that a kernel may leave out
-    (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75)),
+    (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75, 0.0625, 8.0)),
 )
+# Factors of a softmax's usual scale: some models scale by more than that, or by less, and none of them by a few values.
+_AROUND: Final = (0.375, 2.5, 0.75, 6.0, 0.1, 1.5)
 _CAPS: Final = re.compile(r"soft_?cap|limit|clamp|clip", re.IGNORECASE)
 _INTS: Final[tuple[tuple[str, int], ...]] = (
     (r"window_left|window_size", -1),
@@ -86,7 +88,7 @@ def by_name(contract: Contract, name: str, value: Scalar | None, env: Mapping[st
         return (not value,)
     if isinstance(value, float) and is_float(spec.dtype):
         if _ATTENTION.search(name):
-            return (value * 0.375, value * 2.5)
+            return tuple(value * factor for factor in _AROUND)
         named = ((first, *more) for pattern, first, more in _FLOATS if re.search(pattern, name, re.IGNORECASE))
         return next(named, (1.0, 0.5, 2.0))
     return _other_ints(contract, name, env) if isinstance(value, int) else ()

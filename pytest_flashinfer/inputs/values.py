@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import families, ranges, scores
+from pytest_flashinfer.inputs import families, ranges, scores, unusual
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE, ROTARY
 from pytest_flashinfer.inputs.stale import POISON
@@ -117,6 +117,7 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
             x.copy_((x.to(torch.float32) * (most / 4)).clamp_(-most, most))
         if family != "small_ints" and torch_type not in FLOAT8:
             x.div_(math.sqrt(max(1, want.fan_in or 1)))
+            unusual.enlarge_rows(x, family, source.own(f"{name}/unusual"))
     else:
         wide = x if torch_type not in FLOAT8 else torch.empty(want.shape, dtype=torch.float32, device=source.device)
         if kind in ROTARY:
@@ -132,20 +133,10 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
 
 
 def _suited(x: torch.Tensor, want: Want, family: str, source: Source) -> None:
-    """Have a range give way to what a family is for."""
+    """Have a range give way to what a family is for, and to what is unusual."""
     if want.kind == "bias":
         _biased(x, family)
-    elif want.kind == "unit_weight" and family != "normal":
-        _unusual(x, source.own(f"{want.name}/unusual"))
-
-
-def _unusual(x: torch.Tensor, generator: torch.Generator) -> None:
-    """Have some of a norm's weights be of either sign, large or zero, as checkpoints have them."""
-    chosen = torch.empty(x.shape, dtype=torch.float32, device=x.device).uniform_(0, 1, generator=generator)
-    other = torch.empty(x.shape, dtype=torch.float32, device=x.device).normal_(generator=generator)
-    other.mul_(torch.empty_like(other).uniform_(1, 6, generator=generator).exp2_())
-    other.masked_fill_(chosen < 0.03, 0.0)  # noqa: PLR2004 - one in thirty
-    x.copy_(torch.where(chosen < 0.15, other, x.to(torch.float32)))  # noqa: PLR2004 - one in seven
+    unusual.widen(x, want.kind, family, source.own(f"{want.name}/unusual"))
 
 
 def _biased(x: torch.Tensor, family: str) -> None:

@@ -200,3 +200,10 @@ def test_terms_are_left_out_and_negated_and_scales_are_not():
     assert {0.0, -1.0} <= set(drawn["alpha"])
     assert min(*drawn["scale_factor"], *drawn["eps"]) > 0
     assert -1.0 not in grid_of(scaled("beta >= 0", beta="float32")).scalars["beta"]
+
+
+def test_the_scale_of_a_softmax_is_any_around_its_usual_one():
+    drawn = sorted(value * 64**0.5 for value in grid_of(scaled(sm_scale="float32")).scalars["sm_scale"])
+    assert drawn[0] <= 0.1
+    assert drawn[-1] >= 6
+    assert len(drawn) >= 6

@@ -248,8 +248,8 @@ def test_overrides_are_taken_as_they_are():
     assert inputs["x"] is mine
 
 
-def ranged(kind, family):
-    return float_tensor(Want("w", kind, (512,), torch.float32), family, Source(3, torch.device("cpu")))
+def ranged(kind, family, count=512):
+    return float_tensor(Want("w", kind, (count,), torch.float32), family, Source(3, torch.device("cpu")))
 
 
 def test_norm_weights_are_near_one_but_not_in_every_family():
@@ -440,3 +440,41 @@ def test_a_table_that_is_only_looked_up_has_every_family():
     )
     kinds = [plan_of(contract_of(each)).roles["weight"].kind for each in (looked_up, product)]
     assert kinds == ["data", "weight"]
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [
+    ("min_p", 0.9, 1), ("top_p", 0.01, 1), ("unit_weight", -1024, 1024), ("bias", -8, 8), ("scale", 2**-5, 2**5),
+    ("weight_scale", 2**-5, 2**5), ("temperature", 0.2, 2), ("a_log", -2, 2), ("negative", -8, -0.1),
+    ("log_decay", -1.5, -0.01), ("decay", 0.05, 1),
+])  # fmt: skip
+def test_some_values_are_beyond_the_usual_ones_and_most_are_usual(kind, low, high):
+    """A kernel that clamps at the end of the usual range, or has a table of it, is wrong on these."""
+    wide = torch.cat([ranged(kind, family, 4096) for family in ("tiny", "sparse")])
+    assert wide.min() <= low or kind == "min_p"
+    assert wide.max() >= high
+    usual = ranged(kind, "normal", 4096)
+    inside = (wide >= usual.min()) & (wide <= usual.max())
+    assert 0.75 < inside.float().mean() <= 1
+
+
+@pytest.mark.parametrize("kind", ["scale", "weight_scale"])
+def test_scales_are_not_large_where_what_they_scale_is(kind):
+    assert ranged(kind, "large", 4096).max() <= 2
+    assert ranged(kind, "large", 4096).min() < 0.25
+
+
+@pytest.mark.parametrize("kind", ["unit_weight", "bias", "scale", "a_log", "decay"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_unusual_values_leave_room_in_16_bits(kind, dtype):
+    """For what they are multiplied with, and for a sum."""
+    x = float_tensor(Want("w", kind, (1 << 16,), dtype), "tiny", Source(0, torch.device("cpu")))
+    assert x.isfinite().all()
+    assert x.abs().max() < (4096 if dtype is torch.float16 else 1 << 15)
+
+
+@pytest.mark.parametrize(("family", "large"), [("zero_rows", True), ("tiny", True), ("normal", False), ("huge", False)])
+def test_some_rows_of_weights_are_large_where_activations_are_not(family, large):
+    want = Want("w", "weight", (64, 128), torch.float16, fan_in=128)
+    rows = float_tensor(want, family, Source(0, torch.device("cpu"))).float().abs().amax(1)
+    assert (rows.max() > 8) == large
+    assert rows.median() < 0.5
