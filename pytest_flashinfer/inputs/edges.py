@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import chain, cycle, islice, repeat, zip_longest
+from itertools import chain, islice, repeat, zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
-from pytest_flashinfer.inputs.families import SPECIAL
+from pytest_flashinfer.inputs.family_edges import mixed_first, other_families, spoken_of, telling_families
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.long_cases import (
@@ -16,7 +16,6 @@ from pytest_flashinfer.inputs.long_cases import (
     ROOM,
     Wish,
     early_wishes,
-    fits,
     largest_wishes,
     late_wishes,
     odd_wishes,
@@ -36,28 +35,23 @@ _EDGES: Final = 80
 _LAST: Final = 2000  # sizes from here on come last: many small cases tell more than one that takes as long
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
-# Where calls are slow, few cases are tried: each of the first differs in several ways.
-_FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "opposed", "negative")
-_FIRST: Final = 6
-_FIRST_STRUCTURES: Final = ("stale_nan", "shared", "q_longer", "no_kv", "empty")
-_FIRST_SIZES: Final = (3, 17, 1, 9, 33)
-_FIRST_LONG: Final = (17, 33)
+_EARLY: Final = 2  # families that tell most at larger sizes, before most else
 _LONG_AFTER: Final = 16  # rounds of small cases
 _PLAIN: Final = 12  # cases whose scalars are the usual ones
 _UNUSUAL: Final = 0.5  # how often a switch is not the usual one in those that follow; other scalars half as often
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
 _KEYS: Final = 13
 _ALONE: Final = 5  # single sequences whose length is none of the sizes, and so not the same each time
-_TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
 _BY_SIZE: Final = frozenset({"large", "opposed", "far_below", "negative"})
-_ROW: Final = 300  # elements of a row that is more than one block
 
 
 def edge_cases(  # noqa: PLR0913 - all but one have defaults
     definition: Definition, listed: Sequence[Mapping[str, Scalar]] = (), max_elements: int = 0, *,
     layouts: Sequence[Layout] = ("contiguous",), limit: int = _EDGES, seed: int = 0,
 ) -> list[Case]:  # fmt: skip
-    """Return up to `limit` cases in the order in which they should be tried; of another `seed` only contents differ.
+    """Return up to `limit` cases in the order in which they should be tried.
+
+    Of another `seed` contents differ, and which family of them comes at which size and with which index tensors.
 
     `listed` are the sizes and scalars of the definition's workloads, `max_elements` bounds the elements of all tensors
     of a case. Raises Unsatisfiable where no sizes satisfy the constraints.
@@ -66,10 +60,11 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     grid.settled(grid.base)  # says at once where nothing can be satisfied
     cases: list[Case] = []
     largest = list(islice(largest_wishes(grid), limit // _KEPT))
-    least = limit - len(largest)
-    _add(cases, grid, _first(grid, layouts), seed, least)
+    least, rng = limit - len(largest), Random(f"{seed}/edges")  # noqa: S311 - not for secrets
+    telling = telling_families(grid, rng)
+    _add(cases, grid, _first(grid, layouts, rng), seed, least)
     _add(cases, grid, early_wishes(grid), seed, least, ROOM)
-    _add(cases, grid, _wishes(grid), seed, least)
+    _add(cases, grid, chain(islice(telling, _EARLY), _wishes(grid, rng, telling)), seed, least)
     _add(cases, grid, largest, seed, limit, MOST_ROOM)
     long = [name for name in grid.contract.free if name not in grid.pools]  # to point at more is no more work
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in long))
@@ -114,7 +109,7 @@ def _same(one: Recipe, other: Recipe) -> bool:
     return {**one.to_json(), "seed": 0} == {**other.to_json(), "seed": 0} and one.family == "normal"
 
 
-def _first(grid: Grid, layouts: Sequence[Layout]) -> Iterator[Wish]:
+def _first(grid: Grid, layouts: Sequence[Layout], rng: Random) -> Iterator[Wish]:
     """Yield the cases that tell most, for where calls are slow: nothing else is tried there."""
     base, other = grid.base, [layout for layout in layouts if layout != "contiguous"]
     yield base, {}
@@ -122,22 +117,22 @@ def _first(grid: Grid, layouts: Sequence[Layout]) -> Iterator[Wish]:
     yield from ((base, {"layout": layout}) for layout in other)
     single = _one_sequence(grid)
     yield from islice(single, 1)
-    yield from _mixed_first(grid)
-    yield from ((base, {"family": name}) for name in _spoken_of(grid))
+    yield from mixed_first(grid, rng)
+    yield from ((base, {"family": name}) for name in spoken_of(grid))
     yield from islice(single, 1)
     yield from ((grid.scaled(name, 0), {}) for name in order(grid)[:1] if grid.lowest(name) == 0)
     yield from islice(_scalars(grid), 1)
 
 
-def _wishes(grid: Grid) -> Iterator[Wish]:
-    """Yield cases in rounds: small sizes with every structure and family, then sizes, then both together."""
+def _wishes(grid: Grid, rng: Random, telling: Iterator[Wish]) -> Iterator[Wish]:
+    """Yield cases in rounds: every structure and family, scalars and sizes, then other sizes."""
     single = islice(_one_sequence(grid), 2, None)
     long = chain(repeat(None, _LONG_AFTER), late_wishes(grid))
-    values = chain(rising_cases(grid), _families(grid))
-    small = _structures(grid), _scalars(grid), values, _sizes(grid, SIZES), _absent(grid), single
+    values = chain(rising_cases(grid), other_families(grid, rng))
+    small = _structures(grid), _scalars(grid), values, _sizes(grid, SIZES), telling, _absent(grid), single
     yield from _woven(*small, odd_wishes(grid), long)
     yield from _sizes(grid, _square(grid))
-    yield from _woven(_families_again(grid), _sizes(grid, _past_listed(grid)))
+    yield from _sizes(grid, _past_listed(grid))
     yield from _sizes(grid, MORE_SIZES)
 
 
@@ -156,31 +151,6 @@ def _one_sequence(grid: Grid) -> Iterator[Wish]:
         yield from ((one, {"structure": name}) for name in grid.structures[1:_ALONE])
 
 
-def _first_families(grid: Grid) -> Sequence[str]:
-    return [name for name in _FIRST_FAMILIES if name in grid.families][:_FIRST]
-
-
-def _spoken_of(grid: Grid) -> list[str]:
-    """Return the families that only a contract has that speaks of NaN, of infinities or of what may be anything."""
-    return [name for name in grid.families if name in SPECIAL]
-
-
-def _mixed_first(grid: Grid) -> Iterator[Wish]:
-    """Yield the families that tell most, each with another structure, a long sequence or another size."""
-    axes = [name for name in order(grid) if name not in grid.pools and name in grid.contract.axis_names]
-    sizes = zip(cycle(axes[:1] if grid.totals else axes), _FIRST_SIZES, strict=False)
-    others = chain(
-        ((grid.base, {"structure": name}) for name in _FIRST_STRUCTURES if name in grid.structures),
-        _longer(grid),
-        ((grid.scaled(name, value), {}) for name, value in sizes),
-        repeat((grid.base, {}), _FIRST),
-    )
-    families = chain(_first_families(grid), repeat(grid.families[0]))
-    fitting = (each for each in others if fits(grid, each[0]))
-    for (wish, changes), family in islice(zip(fitting, families, strict=False), _FIRST):
-        yield wish, {**changes, "family": family}
-
-
 def _woven(*rounds: Iterator[Wish | None]) -> Iterator[Wish]:
     return (wish for wish in chain.from_iterable(zip_longest(*rounds)) if wish is not None)
 
@@ -189,13 +159,6 @@ def _structures(grid: Grid) -> Iterator[Wish]:
     yield from ((grid.base, {"structure": name}) for name in grid.structures[1:])
     if "all_padded" in grid.structures:  # a single row is padded in no other structure
         yield dict.fromkeys(grid.base, 1), {"structure": "all_padded"}
-
-
-def _families(grid: Grid) -> Iterator[Wish]:
-    tried = {*_first_families(grid), *_spoken_of(grid)}
-    if "zero_rows" in grid.families:
-        yield grid.ones, {"family": "zero_rows"}
-    yield from ((grid.base, {"family": name}) for name in grid.families[1:] if name not in tried)
 
 
 def _scalars(grid: Grid) -> Iterator[Wish]:
@@ -231,22 +194,3 @@ def _past_listed(grid: Grid) -> list[int]:
     free = set(grid.contract.free) & set(grid.contract.axis_names)
     seen = {n for sizes in grid.listed for name, n in sizes.items() if name in free and isinstance(n, int)}
     return sorted(n + 1 for n in seen)[-4:]
-
-
-def _longer(grid: Grid) -> Iterator[Wish]:
-    """Yield cases in which one sequence is longer than small tiles, each for another total."""
-    totals = [*grid.totals] * len(_FIRST_LONG)
-    for value, axis in zip(_FIRST_LONG, totals, strict=False):
-        few = {name: min(count, grid.base[name]) for name, count in grid.sequences(2).items()}
-        yield {**grid.base, **few, axis: value}, {"structure": "one_long"}
-
-
-def _families_again(grid: Grid) -> Iterator[Wish]:
-    """Yield the families that tell most at a larger size, with longer rows, on the structures that tell most."""
-    axes = order(grid)
-    wish = {**grid.base, **grid.scaled(axes[0], 33)} if axes else grid.base
-    longer = {**wish, **dict.fromkeys(grid.rows, _ROW)}
-    wish = longer if fits(grid, longer) else wish
-    for number, name in enumerate(_TELLING):
-        if name in grid.families:
-            yield wish, {"family": name, "structure": grid.structures[number % len(grid.structures)]}
