@@ -75,15 +75,22 @@ def telling_families(grid: Grid, rng: Random) -> Iterator[Wish]:
     for family in rng.sample(telling, len(telling)):
         wish = _sized(grid, rng, (rng.choice(_MANY), rng.choice(_MANY[:2]), *_FEWER))
         longer = {**wish, **dict.fromkeys(grid.rows, _ROW)}
-        shown = [name for name in grid.structures if name not in _NOTHING_SHOWS and not _hides(grid, family, name)]
-        structure = rng.choice((grid.structures[0], rng.choice(shown)))
-        yield longer if fits(grid, longer) else wish, {"family": family, "structure": structure}
+        changes = {"family": family, "structure": _structure(grid, rng, family)}
+        yield longer if fits(grid, longer) else wish, changes
 
 
-def _hides(grid: Grid, family: str, structure: str) -> bool:
-    """Whether rows of zeros are written where there were zeros: the same rows are zero in all tensors."""
-    written = any(output.param for output in grid.contract.definition.outputs.values())
-    return written and (family, structure) == ("zero_rows", "identity")
+def _structure(grid: Grid, rng: Random, family: str) -> str:
+    """Choose index tensors: half of the time the plainest.
+
+    Where something is written in place, rows of zeros do not come where there were zeros: the same rows are zero in all
+    tensors. Before them there is NaN, if there can be.
+    """
+    written = any(output.param for output in grid.contract.definition.outputs.values()) and family == "zero_rows"
+    if written and "stale_nan" in grid.structures:
+        return "stale_nan"
+    hiding = _NOTHING_SHOWS | ({"identity"} if written else set())
+    shown = [name for name in grid.structures if name not in hiding]
+    return rng.choice((grid.structures[0], rng.choice(shown)))
 
 
 def _sized(grid: Grid, rng: Random, sizes: Sequence[int]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import scores, unnamed
+from pytest_flashinfer.inputs import replaced, scores, unnamed
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE
 
@@ -87,7 +87,8 @@ def _lengths(
 
 def overwritten(contract: Contract, plan: Plan) -> frozenset[str]:
     """Return the inputs that `poison` overwrites by what indices name; where they are given, they stay as they are."""
-    return frozenset(plan.caches) | unnamed.tables(contract, plan).keys() | unnamed.padded(contract, plan).keys()
+    rows = unnamed.tables(contract, plan).keys() | unnamed.padded(contract, plan).keys()
+    return frozenset(plan.caches) | rows | replaced.pools(contract, plan).keys()
 
 
 def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe: Recipe) -> None:
@@ -98,6 +99,7 @@ def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe
     """
     if recipe.structure == "stale_nan":
         unnamed.poison(contract, plan, tensors)
+        replaced.poison(contract, plan, tensors)
     if recipe.family == "neginf" and plan.loose:
         _weightless(contract, plan, tensors)
     if recipe.structure in POISON:

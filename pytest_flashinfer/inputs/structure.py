@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.inputs import equated, indices, unnamed, unused
+from pytest_flashinfer.inputs import equated, indices, replaced, unnamed, unused
 from pytest_flashinfer.inputs.alike import are_few, ids_alike
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
@@ -54,7 +54,7 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
     if plan.caches:
         names["stale_big"] = None
         names.update({"stale_nan": None} if plan.loose else {})
-    if unnamed.tables(contract, plan) or unnamed.padded(contract, plan):
+    if unnamed.tables(contract, plan) or unnamed.padded(contract, plan) or replaced.pools(contract, plan):
         names["stale_nan"] = None
     query, keys = plan.pointer("q", "plain"), plan.pointer("kv") or (plan.lengths and plan.pages)
     if query is not None and keys:

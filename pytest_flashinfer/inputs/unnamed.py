@@ -40,7 +40,7 @@ def tables(contract: Contract, plan: Plan) -> dict[str, tuple[int, tuple[str, ..
             continue
         free = (each for each, other in plan.roles.items() if other.kind in FREE)
         for table in free:
-            leading = _leading(contract.dims[table] or (), ast.unparse(role.limit))
+            leading = leading_axes(contract.dims[table] or (), ast.unparse(role.limit))
             if leading and not (plan.pages and table in plan.caches):
                 found[table] = leading, (*found.get(table, (0, ()))[1], name)
     return found
@@ -66,7 +66,7 @@ def padded(contract: Contract, plan: Plan) -> dict[str, str]:
     return found
 
 
-def _leading(trees: tuple[ast.expr, ...], limit: str) -> int:
+def leading_axes(trees: tuple[ast.expr, ...], limit: str) -> int:
     """Return how many leading axes have as many rows as `limit` says: one, or two that are pages and their slots."""
     sizes = [ast.unparse(tree) for tree in trees]
     if len(sizes) < 2:  # noqa: PLR2004 - a row of something

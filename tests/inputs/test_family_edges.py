@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_flashinfer.inputs.edges import edge_cases
@@ -65,3 +67,10 @@ def test_rows_of_zeros_are_not_written_where_there_are_zeros_already():
     pairs = [{(r.family, r.structure) for _, r in edge_cases(APPEND, seed=seed)} for seed in range(40)]
     assert not any(("zero_rows", "identity") in each for each in pairs)
     assert any(("large", "identity") in each for each in pairs)
+
+
+def test_before_rows_of_zeros_there_is_nan_where_there_can_be():
+    written = "def run(k, k_cache, slot_mapping):\n    k_cache[slot_mapping.long()] = k\n    return k_cache"
+    append = replace(APPEND, reference=written)
+    for seed in SEEDS:
+        assert ("zero_rows", "stale_nan") in {(r.family, r.structure) for _, r in edge_cases(append, seed=seed)[:30]}
