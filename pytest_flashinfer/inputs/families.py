@@ -27,6 +27,7 @@ class Draw:
     own: torch.Generator
     rows: torch.Generator
     limit: float  # log2 of the largest finite value of the tensor's dtype
+    alike: int = 1  # rows of an entry of the first axis
 
 
 Fill = Callable[[torch.Tensor, Draw], None]
@@ -113,11 +114,13 @@ def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
 
 
 def _zero_rows(x: torch.Tensor, draw: Draw) -> None:
+    """Make rows of zeros, in some draws entries of the first axis, as tokens with all their heads, in some all."""
     _normal(x, draw)
-    every = bool(_uniform(x[:1], 0, 1, draw.rows) < 0.25)  # noqa: PLR2004 - in some draws there is nothing else
-    zero = _uniform(x, 0, 1, draw.rows) < (1.0 if every else 0.5)
+    every, entries = _uniform(x[:1], 0, 1, draw.rows, columns=2)[0].tolist()
+    alike = draw.alike if entries < 0.5 else 1  # noqa: PLR2004
+    zero = _uniform(x[::alike], 0, 1, draw.rows) < (1.0 if every < 0.25 else 0.5)  # noqa: PLR2004
     zero[:1] = True
-    x.masked_fill_(zero, 0)
+    x.masked_fill_(zero.repeat_interleave(alike, dim=0)[: len(x)], 0)
 
 
 def _sparse(x: torch.Tensor, draw: Draw) -> None:
@@ -234,8 +237,8 @@ def fill(x: torch.Tensor, family: str, own: torch.Generator, rows: torch.Generat
     if x.numel() == 0:
         return
     room = 4 if x.dtype in FLOAT8 else 0  # they are clamped
-    draw = Draw(own, rows, math.log2(largest(x.dtype)) + room)
     flat = x.view(-1, x.shape[-1]) if x.dim() > 1 else x.view(-1, 1)
+    draw = Draw(own, rows, math.log2(largest(x.dtype)) + room, len(flat) // x.shape[0])
     if x.dtype not in FLOAT8 and (family == "normal" or x.numel() <= _CHUNK):
         FAMILIES[family](flat, draw)
         return

@@ -417,6 +417,20 @@ def test_rows_of_a_softmax_rise():
     assert (x[:, -1] - x[:, :16].amax(1)).min() > 88
 
 
+def test_whole_entries_of_the_first_axis_are_zero_in_every_other_draw_of_zero_rows():
+    tokens = define(
+        "tokens", axes(n=None, h=3, w=4), {"k": tensor("n h w"), "v": tensor("n h w")}, {"y": tensor("n")}, ""
+    )
+    whole = 0
+    for seed in range(40):
+        inputs = make_inputs(tokens, {"n": 8}, Recipe(seed, family="zero_rows"))
+        k, v = ((inputs[name] == 0).all(-1) for name in ("k", "v"))
+        assert torch.equal(k, v)
+        whole += bool((k.all(-1) == k.any(-1)).all()) and not bool(k.all())
+        assert bool(k[0, 0])
+    assert 8 < whole < 28
+
+
 def test_everything_is_zero_in_some_draws_of_zero_rows():
     sizes = {"batch": 6, "pages": 9, "len_indptr": 7, "num_kv_indices": 9}
     drawn = [make_inputs(PAGED_DECODE, sizes, Recipe(seed, family="zero_rows")) for seed in range(30)]
