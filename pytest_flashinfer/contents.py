@@ -14,10 +14,11 @@ from pytest_flashinfer.data.constants import open_constants, shown
 from pytest_flashinfer.default_inputs import moved, tensor_shapes
 from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
+from pytest_flashinfer.inputs.one_changed import one_id
 from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.stale import POISON
-from pytest_flashinfer.inputs.variant import breaks, variant, varying
+from pytest_flashinfer.inputs.variant import ONE, breaks, variant, varying
 from pytest_flashinfer.kept import Kept
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
@@ -71,8 +72,20 @@ class Contents:
         if own and own >= case.values.keys():
             recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
             return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
+        if kind == ONE and (index := self._one_id(case, name)):
+            return self._shaped(case.with_values({**case.values, **index}, name))
         indices = self._rearranged(case, self.derive(f"{case.recipe.seed} {name}"), shift=True) if shift else {}
-        return self._drawn(case, kind, name, indices, entire=entire or kind == "fresh")
+        return self._drawn(case, kind, name, indices, entire=entire or kind in {"fresh", ONE})
+
+    def _one_id(self, case: Case, name: str) -> Mapping[str, Any]:
+        """Return an index tensor with another id in it: by turns with values, and where there are no such."""
+        seed = case.recipe.seed
+        values = bool(varying(case.values, self.definition))
+        if self._fixed(case) or case.recipe.structure in POISON or (values and seed >> 2 & 1):
+            return {}  # another slot may hold what nobody may read
+        return self._once(case.axes, case.recipe, case.workload, f"{name} id", lambda: one_id(
+            self.definition, case.axes, case.values, seed, _stored(case)
+        ))  # fmt: skip
 
     def rearranged(self, case: Case) -> Case | None:
         """Return a case whose index tensors are other ones for as much work, where it has such.
@@ -87,17 +100,20 @@ class Contents:
 
     def _rearranged(self, case: Case, seed: int, *, shift: bool = False) -> Mapping[str, Any]:
         """Return index tensors for as much work; none where somebody else makes tensors, who may tie others to them."""
-        others = self._own(case) | self._made
-        if any(isinstance(case.values[name], torch.Tensor) for name in others):
+        if self._fixed(case):
             return {}
-        entries = case.workload.inputs if case.workload is not None else {}
-        stored = {name for name, source in entries.items() if source.kind == "safetensors"}
-        return rearranged(self.definition, case.axes, case.values, seed, shift=shift, stored=stored)
+        return rearranged(self.definition, case.axes, case.values, seed, shift=shift, stored=_stored(case))
+
+    def _fixed(self, case: Case) -> bool:
+        others = self._own(case) | self._made
+        return any(isinstance(case.values[name], torch.Tensor) for name in others)
 
     def _drawn(self, case: Case, kind: str, name: str, indices: Mapping[str, Any], *, entire: bool = True) -> Case:
         keep = self._own(case) | self._made
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
-        generator = torch.Generator(device).manual_seed(self.derive(f"{case.recipe.seed} {name}"))
+        # One that changes is of this case alone, as other index tensors are.
+        seed = case.recipe.seed if kind == ONE else self.derive(f"{case.recipe.seed} {name}")
+        generator = torch.Generator(device).manual_seed(seed)
 
         def make() -> Mapping[str, Any]:
             changing = [each for each in varying(case.values, self.definition) if each not in keep]
@@ -200,6 +216,11 @@ def _one_at_times(names: Sequence[str], generator: torch.Generator) -> set[str]:
     """Choose, half of the time, one of several inputs."""
     number = int(torch.randint(max(1, 2 * len(names)), (), generator=generator, device=generator.device))
     return {names[number]} if len(names) > 1 and number < len(names) else set()
+
+
+def _stored(case: Case) -> set[str]:
+    entries = case.workload.inputs if case.workload is not None else {}
+    return {name for name, source in entries.items() if source.kind == "safetensors"}
 
 
 def _is_index(value: Any) -> bool:

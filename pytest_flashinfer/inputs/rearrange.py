@@ -45,16 +45,9 @@ def rearranged(  # noqa: PLR0913 - inputs, what they are for, and how to change 
     plan may be kept, but for some seeds those of last pages, whose sum stays. Of `stored` tensors only those that point
     into pools change: others may belong together.
     """
-    contract, known = contract_of(definition), {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
-    plan, env = plan_of(contract), {**contract.constants, **axes}
-    env.update({name: value for name, value in inputs.items() if isinstance(value, int | float | str)})
-    kinds = _IDS | _OF_SEQUENCES | {"batch_ids"}
-    given = {n: v.cpu() for n, v in known.items() if n in plan.roles and plan.roles[n].kind in kinds and v.numel()}
-    setting = replace(
-        setting_for(contract, plan, env, Recipe(seed), given),
-        rng=Random(f"{seed}/rearranged"),  # noqa: S311 - not for secrets
-    )
-    found = _pointed(setting, _movable(setting, stored), shift=shift) or _reordered(setting, known.keys())
+    setting, known = setting_of(definition, axes, inputs, seed)
+    given = setting.given
+    found = _pointed(setting, movable(setting, stored), shift=shift) or _reordered(setting, known.keys())
     if not shift and not stored and setting.rng.randrange(2):
         found |= _last_pages(setting)
     changed = {name: values for name, values in found.items() if not torch.equal(values, given[name])}
@@ -64,7 +57,20 @@ def rearranged(  # noqa: PLR0913 - inputs, what they are for, and how to change 
     return {name: layout.like(known[name], values.to(known[name].device)) for name, values in changed.items()}
 
 
-def _movable(setting: Setting, stored: Collection[str]) -> list[str]:
+def setting_of(
+    definition: Definition, axes: Mapping[str, Any], inputs: Mapping[str, Any], seed: int
+) -> tuple[Setting, Tensors]:
+    """Return what other index tensors are made from, with those of `inputs` on the host, and all tensors."""
+    contract, known = contract_of(definition), {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
+    plan, env = plan_of(contract), {**contract.constants, **axes}
+    env.update({name: value for name, value in inputs.items() if isinstance(value, int | float | str)})
+    kinds = _IDS | _OF_SEQUENCES | {"batch_ids"}
+    given = {n: v.cpu() for n, v in known.items() if n in plan.roles and plan.roles[n].kind in kinds and v.numel()}
+    setting = setting_for(contract, plan, env, Recipe(seed), given)
+    return replace(setting, rng=Random(f"{seed}/rearranged")), known  # noqa: S311 - not for secrets
+
+
+def movable(setting: Setting, stored: Collection[str]) -> list[str]:
     """Return the inputs whose ids may point elsewhere.
 
     Not positions in sequences, nor experts of which some are held elsewhere; and not slots beside pages, for the pages
@@ -95,14 +101,14 @@ def _pointed(setting: Setting, names: Iterable[str], *, shift: bool) -> Tensors:
         groups.setdefault(name if limit is None else ast.unparse(limit), []).append(name)
     found: Tensors = {}
     for group in groups.values():
-        targets = _targets(setting, group)
+        every = targets(setting, group)
         old = [setting.given[name] for name in group]
-        if len(targets) > 1:
-            found.update(zip(group, _mapped(old, targets, setting.rng, shift=shift), strict=True))
+        if len(every) > 1:
+            found.update(zip(group, _mapped(old, every, setting.rng, shift=shift), strict=True))
     return found
 
 
-def _targets(setting: Setting, group: list[str]) -> torch.Tensor:
+def targets(setting: Setting, group: list[str]) -> torch.Tensor:
     """Return what ids of these tensors may be, ascending; what they are where nothing else is known to be right."""
     low, top = 0, _LARGEST
     marks: set[int] = set()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan
 
-_LOOK_UP: Final = frozenset({"sparse", "slots", "token_ids", "index"})
+LOOK_UP: Final = frozenset({"sparse", "slots", "token_ids", "index"})
 _MARK: Final = re.compile("ignore|pad")
 _ANYTHING: Final = re.compile(r"(padd|ignored|unused|-1)[^.;]{0,40}(arbitrary|garbage|undefined|nan\b)")
 
@@ -36,7 +36,7 @@ def tables(contract: Contract, plan: Plan) -> dict[str, tuple[int, tuple[str, ..
     if not plan.unnamed:
         return found
     for name, role in plan.roles.items():
-        if role.kind not in _LOOK_UP or role.limit is None:
+        if role.kind not in LOOK_UP or role.limit is None:
             continue
         free = (each for each, other in plan.roles.items() if other.kind in FREE)
         for table in free:
@@ -54,7 +54,7 @@ def padded(contract: Contract, plan: Plan) -> dict[str, str]:
     ids = {
         ast.unparse(contract.dims[name][0]): name  # type: ignore[index]  # it has one axis
         for name, role in plan.roles.items()
-        if role.kind in _LOOK_UP and role.unused and len(contract.dims[name] or ()) == 1
+        if role.kind in LOOK_UP and role.unused and len(contract.dims[name] or ()) == 1
     }
     found: dict[str, str] = {}
     for name, role in plan.roles.items() if ids else ():

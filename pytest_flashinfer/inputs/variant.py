@@ -16,6 +16,7 @@ from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.elements import mend
 from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.limits import limits, readable
+from pytest_flashinfer.inputs.one_changed import one_value
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.stale import overwritten, poison
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.plan import Plan
 
-KINDS: tuple[str, ...] = ("fresh", "same_ends", "permuted")
+ONE = "one_changed"
+KINDS: tuple[str, ...] = ("fresh", "same_ends", "permuted", ONE)
 _SWAPS = 16  # tries to find two unequal elements
 _TRIES = 4  # contents that are drawn before those that break a constraint stay as they were
 
@@ -55,7 +57,8 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
     `fresh`: drawn anew, by the family of `recipe` where one is given. `same_ends`: drawn anew, but equal to before
     in the first, the middle and the last element of every tensor. `permuted`: in every tensor two unequal elements of
     one row change places, so that sums and sets of values stay. A table of cosines and sines stays one: it is drawn
-    anew instead, and whole rows of it are equal to before. They satisfy each constraint that `inputs` satisfy; what
+    anew instead, and whole rows of it are equal to before. `one_changed`: one element of one tensor is another one, by
+    which an answer changes much; no table changes so. They satisfy each constraint that `inputs` satisfy; what
     cannot be changed so in a few tries stays as it is. Raises ValueError for another kind.
     """
     if kind not in KINDS:
@@ -109,13 +112,14 @@ def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict
     """Return inputs with other contents, which constraints between tensors may still forbid."""
     inputs, plan = changing.inputs, changing.plan
     seed = int(torch.randint(1 << 31, (1,), generator=generator, device=generator.device))
-    new = {}
-    for name in changing.names:
+    new = one_value(changing.contract, plan, inputs, changing.names, f"{seed}/one") if kind == ONE else {}
+    new = {name: layout.like(inputs[name], made) for name, made in new.items()}
+    for name in changing.names if kind != ONE else ():
         permuted = kind == "permuted" and plan.roles[name].kind not in ROTARY
         made = _permuted(inputs[name], f"{seed}/{name}") if permuted else _drawn(changing, name, seed)
         new[name] = layout.like(inputs[name], made)
     changed = {**inputs, **new}
-    if kind != "permuted":
+    if kind not in {"permuted", ONE}:
         unchanged = overwritten(changing.contract, plan) - new.keys()
         mine = {n: v for n, v in changed.items() if n not in unchanged}
         poison(changing.contract, plan, mine, changing.recipe)
