@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs import unused
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
 from pytest_flashinfer.inputs.stale import POISON
+from pytest_flashinfer.inputs.told import expert_below
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Sequences, Setting
@@ -182,11 +183,13 @@ def _with_ends(setting: Setting, ids: torch.Tensor, limit: int) -> torch.Tensor:
     return ids
 
 
-def packed_experts(ids: torch.Tensor, setting: Setting) -> torch.Tensor:
-    """Put a weight in bfloat16 into the low half of each expert id, as routed kernels take them."""
+def packed_experts(ids: torch.Tensor, setting: Setting, name: str) -> torch.Tensor:
+    """Put a weight in bfloat16 beside each expert's id, as routed kernels take them: below it, or as is told."""
     generator = torch.Generator(ids.device).manual_seed(setting.rng.getrandbits(48))
     weight = torch.rand(ids.shape, generator=generator, device=ids.device).to(torch.bfloat16)
-    return (ids << 16) | (weight.view(torch.int16).to(torch.int64) & 0xFFFF)
+    bits = weight.view(torch.int16).to(torch.int64) & 0xFFFF
+    below = expert_below(setting.contract.definition.inputs[name].description or "")
+    return (bits << 16) | ids if below else (ids << 16) | bits
 
 
 def counts(setting: Setting, name: str) -> torch.Tensor:

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
 
 _TABLE: Final = r"(block|page)_?tables?$|req_to_"
+_SLOTS: Final = r"(page|block)\w*\s*\*\s*\w+\s*\+\s*(slot|offset|in_page)"  # such a table has one for each token
 _ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
 
 
 def _group(subject: Subject) -> str:
-    if NAMES["query"].search(subject.name) or subject.told(r"\bquer"):
-        return "q"
-    return "kv" if NAMES["keys"].search(subject.name) or subject.told(r"\bkv\b|\bkey|page") else "plain"
+    """Return whose lengths an input has, by its name rather than by a description, which may speak of both."""
+    for group, name in (("q", "query"), ("kv", "keys")):
+        if NAMES[name].search(subject.name):
+            return group
+    return "q" if subject.told(r"\bquer") else "kv" if subject.told(r"\bkv\b|\bkey|page") else "plain"
 
 
 def _indptr(s: Subject) -> Role | None:
@@ -54,6 +57,8 @@ def _table(s: Subject) -> Role | None:
     if len(s.dims) < 2 or not named or s.named("sparse|topk"):  # noqa: PLR2004
         return None
     pool = pool_of(s)
+    if pool and s.told(_SLOTS):
+        return Role("page_table", limit=slots_of(s.contract, pool), unused=s.unused)
     return Role("page_table", limit=ast.Name(pool) if pool else None, unused=s.unused) if pool or sure else None
 
 

@@ -185,7 +185,7 @@ def _stated_int(contract: Contract, name: str, spec: TensorSpec, env: Mapping[st
 
 def _base(name: str) -> str:
     """Return the axis that a scalar of this name would repeat."""
-    return re.sub(r"_(scalar|value)$", "", name)
+    return re.sub(r"_(scalar|value|param)$", "", name)
 
 
 def _other_ints(contract: Contract, name: str, env: Mapping[str, Any]) -> tuple[int, ...]:

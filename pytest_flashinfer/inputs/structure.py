@@ -110,7 +110,7 @@ def _experts(setting: Setting, name: str, kind: str, device: torch.device) -> to
     first = max(0, low or 0)
     ids = indices.experts(setting, name, device, (limit if limit is not None else 2 * shape[-1]) - first) + first
     if kind == "packed_experts":
-        return indices.packed_experts(ids, setting)
+        return indices.packed_experts(ids, setting, name)
     unused.mark(setting, name, ids)
     return ids
 

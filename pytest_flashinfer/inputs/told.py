@@ -24,6 +24,9 @@ _THINGS: Final = rf"((?!(at|if|or|unless|upper|when)\b)([a-z]+\s+)?({_NOUNS})|in
 _AFTER: Final = re.compile(rf"(\s+{_THINGS})*\)?(\s+{_THINGS})*\s*([.,;:]|$)")  # not `n + 1 if packed`
 _RANGE: Final = re.compile(r"\bin \[\s*(\d+)\s*,\s*(\w+)\s*([\])])")  # not `in [batch, seq] order`
 _MODE: Final = re.compile(r"(?<![\w.-])(\d+)\s*=\s*[A-Za-z]")
+_EXPERT_BELOW: Final = re.compile(
+    r"(\bleast significant|\blow(er)?\b|bits?\s*\[15:0\])[^=:;,.]*[=:]?\s*(the\s+)?expert[ _]?(ind|id)", re.IGNORECASE
+)
 _ZERO: Final = (
     r"(?:\b(?:also|even|possibly|including|(?:may|can|could) be) (?:0|zero)\b"
     r"|\b0 (?:is|are) (?:allowed|valid|possible))"
@@ -105,3 +108,8 @@ def modes(description: str) -> tuple[int, ...]:
     """Return the values that a description gives names: `3=SwiGLU, 6=ReLU2`; none where it names one only."""
     values = tuple(int(value) for value in _MODE.findall(description))
     return values if len(values) > 1 else ()
+
+
+def expert_below(description: str) -> bool:
+    """Say whether the lower half of a packed word is told to hold an expert, and not its weight."""
+    return _EXPERT_BELOW.search(description) is not None

@@ -452,7 +452,7 @@ def test_a_scalar_that_the_reference_always_refuses_is_not_tried_a_third_time():
         if scale in errors:
             raise errors[scale]
 
-    search(listed=listed, examples=70).run(check)
+    search(listed=listed, examples=140).run(check)
     assert seen[3] == 2
     assert seen[5] > 2
 
