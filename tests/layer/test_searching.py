@@ -439,8 +439,9 @@ def test_scalars_of_listed_workloads_are_drawn():
     assert {0.25, 3.0, None} <= seen
 
 
-def test_a_scalar_that_the_reference_always_refuses_is_not_tried_a_third_time():
+def test_a_scalar_that_the_reference_always_refuses_is_not_tried_a_third_time(monkeypatch):
     """It is a mode that other inputs rule out. What fails for another reason, or is no fair test, goes on."""
+    monkeypatch.setattr("pytest_flashinfer.inputs.scalars._AROUND", (0.375, 2.5))  # each comes more often then
     errors = {3: ReferenceFailed("no such mode"), 5: Unfair("y: cancels")}
     scales = [InputSpec("scalar", value) for value in (3, 5)]
     listed = [replace(workload(4), inputs={"x": InputSpec("random"), "scale": scale}) for scale in scales]
@@ -452,7 +453,7 @@ def test_a_scalar_that_the_reference_always_refuses_is_not_tried_a_third_time():
         if scale in errors:
             raise errors[scale]
 
-    search(listed=listed, examples=140).run(check)
+    search(listed=listed, examples=70).run(check)
     assert seen[3] == 2
     assert seen[5] > 2
 
