@@ -12,6 +12,7 @@ import torch
 from pytest_flashinfer.inputs import unused
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
+from pytest_flashinfer.inputs.shared_pages import share
 from pytest_flashinfer.inputs.stale import POISON
 from pytest_flashinfer.inputs.told import expert_below
 
@@ -57,7 +58,7 @@ def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
         return torch.arange(count) % max(limit, 1)
     ids = _owned(setting, count, limit)
     if setting.structure == "shared" and found.pages is not None and sum(found.pages) == count:
-        _share(setting, ids, found.pages)
+        share(setting.rng, ids, found.pages, rereads=setting.plan.rereads)
     return ids
 
 
@@ -66,20 +67,6 @@ def _owned(setting: Setting, count: int, limit: int) -> torch.Tensor:
     if setting.structure in POISON and count < limit:
         return sample(setting, count, limit - 1) + 1
     return sample(setting, count, limit)
-
-
-def _share(setting: Setting, ids: torch.Tensor, lengths: list[int]) -> None:
-    """Let sequences begin with pages of an earlier one, as requests with a common prefix do."""
-    start = 0
-    earlier: list[tuple[int, int]] = []
-    for length in lengths:
-        if length and earlier and (len(earlier) == 1 or setting.rng.randrange(3)):
-            first, have = earlier[setting.rng.randrange(len(earlier))]
-            part = setting.rng.randint(1, min(length, have))
-            ids[start : start + part] = ids[first : first + part].clone()
-        if length:
-            earlier.append((start, length))
-        start += length
 
 
 def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
@@ -97,7 +84,7 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     if setting.structure == "identity":
         drawn = torch.arange(sum(used)) % max(limit, 1)
     elif setting.structure == "shared":
-        _share(setting, drawn, used)
+        share(setting.rng, drawn, used, rereads=setting.plan.rereads)
     ids = iter(drawn.tolist())
     padding = next(iter(setting.plan.roles[name].unused), _NO_PAGE if setting.plan.junk and setting.seed % 2 else None)
     table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)

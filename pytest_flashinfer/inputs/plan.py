@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.roles import all_roles
+from pytest_flashinfer.inputs.shared_pages import pages_are_read_only
 from pytest_flashinfer.inputs.subject import NAMES, Role, find_axis, page_size, pools
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _UNNAMED: Final = re.compile(
     r"(arbitrary|garbage|undefined|stale)"
 )
 _HOLES: Final = re.compile(r"-1[^.]{0,90}\b(anywhere|any (place|position|column|order)|holes?|gaps?|interleaved)\b")
+_SHARED: Final = re.compile(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar")
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
 
@@ -67,7 +69,8 @@ class Plan:
     lengths: tuple[str, ...]
     batch: ast.expr | None  # how many sequences there are
     caches: dict[str, int | None]  # tensors whose leading axis page ids point into: the axis of a page's slots
-    shared: bool  # the definition allows sequences to share pages
+    shared: bool  # sequences may share pages: the definition says so, or nothing is written into them
+    rereads: bool  # nothing is: a page may come twice in a sequence too
     loose: bool  # it says that slots nobody points at hold arbitrary data
     junk: bool  # it says that padding is arbitrary
     repeats: bool  # it says that a token may name an expert several times
@@ -97,10 +100,13 @@ def plan_of(contract: Contract) -> Plan:
     text = " ".join(filter(None, (contract.definition.description, *(s.description for s in
                     contract.definition.inputs.values())))).lower()  # fmt: skip
     pointers = _pointers(contract, roles, pages, last_page)
+    caches = _caches(contract, pool)
+    rereads = pages_are_read_only(contract, caches, pool, text)
     return Plan(
         roles, pointers, pages, last_page, size, lengths,
-        _batch(contract, roles, {p.name for p in pointers if p.open}, last_page, lengths), _caches(contract, pool),
-        shared=bool(re.search(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar", text)),
+        _batch(contract, roles, {p.name for p in pointers if p.open}, last_page, lengths), caches,
+        shared=rereads or bool(_SHARED.search(text)),
+        rereads=rereads,
         loose=bool(_LOOSE.search(text)),
         junk=bool(_JUNK.search(text)),
         repeats=bool(_REPEATS.search(text)),

@@ -317,12 +317,11 @@ def test_lengths_of_more_than_a_few_pages_are_not_whole_ones_only():
     assert {0, 3} <= {n % 4 for n in long}
 
 
-def test_tables_share_pages_where_the_definition_says_that_they_may():
-    sharing = table_of_lengths(
-        block_tables=tensor("batch_size width", "int32", description="-1 pads. Pages may be shared.")
-    )
+def test_tables_share_pages_unless_the_definition_says_that_they_do_not():
+    sharing = table_of_lengths()
+    apart = table_of_lengths(block_tables=tensor("batch_size width", "int32", description="-1 pads. Distinct pages."))
     found = set()
-    for definition in (sharing, table_of_lengths()):
+    for definition in (sharing, apart):
         for case in edge_cases(definition):
             inputs = make_inputs(definition, *case)
             pairs = zip(inputs["block_tables"].tolist(), inputs["seq_lens"].tolist(), strict=True)
@@ -342,7 +341,8 @@ def test_rows_of_queries_sum_to_what_lengths_say():
 
 def test_each_line_of_a_table_has_a_length_of_its_own():
     lines = table_of_lengths(
-        block_tables=tensor("kv_heads batch_size width", "int32"), seq_lens=tensor("kv_heads batch_size", "int32")
+        block_tables=tensor("kv_heads batch_size width", "int32", description="Distinct pages."),
+        seq_lens=tensor("kv_heads batch_size", "int32"),
     )
     for sizes, inputs in every(lines):
         assert not sizes["batch_size"] or sizes["num_tokens"] % sizes["batch_size"] == 0

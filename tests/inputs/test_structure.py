@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from random import Random
 
@@ -137,14 +138,48 @@ def test_a_contract_may_give_empty_sequences_a_last_page_too():
     assert make_inputs(strict, DECODE, Recipe(3, structure="empty"))["kv_last_page_len"].min() == 1
 
 
-def test_sequences_share_pages_only_where_the_description_allows_it():
-    shared = define("shared", PAGED_DECODE.axes, PAGED_DECODE.inputs, PAGED_DECODE.outputs, "",
-                    *PAGED_DECODE.constraints, description="Pages may be shared between sequences.")  # fmt: skip
-    names = [structures(contract_of(d), plan_of(contract_of(d))) for d in (shared, PAGED_DECODE)]
-    assert "shared" in names[0]
-    assert "shared" not in names[1]
-    ids = [make_inputs(shared, DECODE, Recipe(seed, structure="shared"))["kv_indices"] for seed in range(5)]
-    assert any(len(set(each.tolist())) < 20 for each in ids)
+def paged(reference="", description="", outputs=None, *constraints):
+    every = {**PAGED_DECODE.outputs, **(outputs or {})}
+    return define("paged", PAGED_DECODE.axes, PAGED_DECODE.inputs, every, reference, *PAGED_DECODE.constraints,
+                  *constraints, description=description)  # fmt: skip
+
+
+def shares(definition):
+    contract = contract_of(definition)
+    return "shared" in structures(contract, plan_of(contract))
+
+
+def test_sequences_share_pages_where_nobody_writes_into_them_unless_the_contract_speaks_against_it():
+    assert shares(paged())
+    assert not shares(paged(description="Page ids are distinct."))
+    assert not shares(paged(description="No page is listed twice."))
+    assert not shares(paged("", "", None, "kv_indices.unique().numel() == num_kv_indices"))
+    assert not shares(PAGED_DECODE), "its reference asserts that they are different"
+    assert not shares(paged("def run(q, k_cache, *others):\n    k_cache[0, 0] = 1\n    return q"))
+    written = {"k_out": tensor("pages page_size kv_heads d", "float16", param="k_cache")}
+    assert not shares(paged(outputs=written))
+    assert shares(paged(outputs=written, description="Pages may be shared between sequences."))
+
+
+def pages_of(inputs):
+    ids, ends = inputs["kv_indices"].tolist(), inputs["kv_indptr"].tolist()
+    return [ids[a:b] for a, b in itertools.pairwise(ends)]
+
+
+def test_shared_pages_are_at_the_beginning_of_sequences_all_but_one_and_twice_in_one():
+    written = {"k_out": tensor("pages page_size kv_heads d", "float16", param="k_cache")}
+    told = paged(outputs=written, description="Pages may be shared between sequences.")
+    first, other = (
+        [pages_of(make_inputs(definition, DECODE, Recipe(seed, structure="shared"))) for seed in range(40)]
+        for definition in (told, paged())
+    )
+    for drawn in (first, other):
+        assert any(len({n for row in rows for n in row}) < 20 for rows in drawn)
+    twice = [sum(any(len(set(row)) < len(row) for row in rows) for rows in drawn) for drawn in (first, other)]
+    assert twice[0] == 0, "of what is written twice the order would matter"
+    assert 5 < twice[1] < 38
+    pairs = [pair for rows in other for pair in itertools.combinations(rows, 2)]
+    assert any(len(a) == len(b) > 2 and a[0] == b[0] and a[-1] == b[-1] and a != b for a, b in pairs)
 
 
 def test_what_no_sequence_reads_shows_when_it_is_read():
