@@ -41,8 +41,8 @@ _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"(^|_)(alpha|beta|coef\w*)(_|$)", 1.0, (0.5, 0.0, 1.75, -1.0)),  # terms that a kernel may leave out
     (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75, 0.0625, 8.0)),
 )
-# Factors of a softmax's usual scale: some models scale by more than that, or by less, and none of them by a few values.
-_AROUND: Final = (0.375, 2.5, 0.75, 6.0, 0.1, 1.5)
+# Factors of the scale that a softmax usually has: some models have more or less, and no table has them all.
+_AROUND: Final = (0.375, 2.5, 6.0, 0.1, 1.25)
 _CAPS: Final = re.compile(r"soft_?cap|limit|clamp|clip", re.IGNORECASE)
 _INTS: Final[tuple[tuple[str, int], ...]] = (
     (r"window_left|window_size", -1),

@@ -206,4 +206,4 @@ def test_the_scale_of_a_softmax_is_any_around_its_usual_one():
     drawn = sorted(value * 64**0.5 for value in grid_of(scaled(sm_scale="float32")).scalars["sm_scale"])
     assert drawn[0] <= 0.1
     assert drawn[-1] >= 6
-    assert len(drawn) >= 6
+    assert len(drawn) >= 5
