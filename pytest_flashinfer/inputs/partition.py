@@ -14,10 +14,12 @@ def partition(total: int, count: int, variant: str, rng: Random, caps: Sequence[
 
     `uniform`: as equal as can be; `one_long`: one segment has all; `single`: as many of one element as possible, the
     rest in one segment; `empty`: more than half are empty, the first and the last among them; anything else is mixed:
-    empty ones, single elements, short ones and now and then a long one, in random order.
+    empty ones, single elements, short ones and now and then a long one, in random order. `shared` is so or uniform: of
+    sequences that are as long some are told by less than all their pages.
     """
     if count <= 0:
         return []
+    variant = "uniform" if variant == "shared" and rng.randrange(2) else variant
     make = {"uniform": _uniform, "one_long": _one_long, "single": _single, "empty": _empty}.get(variant, _mixed)
     lengths = make(total, count, rng)
     return lengths if caps is None else _capped(lengths, caps, rng)

@@ -51,7 +51,7 @@ def share(rng: Random, ids: torch.Tensor, lengths: list[int], *, rereads: bool) 
     start = 0
     earlier: list[tuple[int, int]] = []
     for length in lengths:
-        alike = [each for each in earlier if each[1] == length > _ENDS] if rereads and rng.randrange(2) else []
+        alike = [each for each in earlier if each[1] == length > _ENDS] if rereads and rng.randrange(4) else []
         if alike:
             first, _ = rng.choice(alike)
             own = rng.randrange(1, length - 1)

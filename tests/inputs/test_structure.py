@@ -161,6 +161,11 @@ def test_sequences_share_pages_where_nobody_writes_into_them_unless_the_contract
     assert shares(paged(outputs=written, description="Pages may be shared between sequences."))
 
 
+def test_sequences_that_share_pages_are_as_long_in_every_other_draw():
+    alike = [max(drawn) - min(drawn) <= 1 for drawn in (partition(20, 6, "shared", Random(seed)) for seed in range(60))]
+    assert 20 < sum(alike) < 45
+
+
 def pages_of(inputs):
     ids, ends = inputs["kv_indices"].tolist(), inputs["kv_indptr"].tolist()
     return [ids[a:b] for a, b in itertools.pairwise(ends)]
