@@ -6,7 +6,9 @@ import math
 
 import torch
 
+from .dependence import alike, crowded, points
 from .past import Past
+from .rarity import Rarity
 from .uniformity import chance
 
 FALSE_ALARM = 5e-7  # how often a look at the draws accuses an honest sampler, by all tests together
@@ -20,6 +22,12 @@ SERIES = {
     "past": "do not follow the reference's distribution in a row drawn from again: ids return too often or too rarely",
     **{f"{name}, {lag} before": _BEFORE.format(row) for name in ("likelihood", "id") for lag, row in _LAGS.items()},
 }
+RARE = "do not follow the reference's distribution in its tail: the least likely ids are too few or too many"
+TOGETHER = {
+    alike: "depend on each other: where in its distribution a row is drawn follows from another row, or a call before",
+    crowded: "depend on each other: those of the rows of a call are spread too evenly, or lie too close together",
+}
+_ORDERS = ("likelihood", "id")  # in which samplers invert a distribution: numbers that they share show there
 _BASES = (3, 5, 7, 11, 13)  # of remainders, beside two
 _EDGE = 0.01  # of a row's mass that may come or go with a rounding: of more, chance says nothing
 _FIRST = 4  # draws at which they are tested first
@@ -42,6 +50,9 @@ class Draws:
     1 before, and so on: how far a number is from an earlier one of its series, on a circle: one random number for many
     draws, or several that take turns.
 
+    Numbers that follow from others farther off, or that lie too evenly in a call, are looked for in the first two
+    orders, see `dependence`. A tail that is cut off is in `Rarity`.
+
     `seed` is by default one that nobody can know.
     """
 
@@ -55,7 +66,9 @@ class Draws:
         self.series: dict[str, list[float]] = {name: [] for name in SERIES}
         self._orders: dict[int, dict[str, torch.Tensor]] = {}
         self._pasts: dict[int, Past] = {}
-        self._before: dict[str, list[float | None]] = {}  # the last numbers of each order, where rows have one
+        self._rows: dict[str, list[float]] = {name: [] for name in _ORDERS}  # NaN where a row says nothing
+        self._sizes: list[int] = []  # numbers of rows, one for each call
+        self._rarity = Rarity()
         self._due = _FIRST
 
     @property
@@ -71,6 +84,7 @@ class Draws:
         """
         many = _PART.get(probabilities.device.type, 1)
         ids = samples.reshape(-1, 1).long()
+        self._sizes.append(len(ids))
         for start in range(0, len(ids), many):
             part = slice(start, start + many)
             self._add(ids[part], probabilities[part], None if support is None else support[part])
@@ -78,13 +92,17 @@ class Draws:
     def _add(self, ids: torch.Tensor, mass: torch.Tensor, support: torch.Tensor | None) -> None:
         own = mass.gather(1, ids)
         telling = own[:, 0] < 1.0  # what is certain says nothing
-        if support is not None:
-            telling &= ~_on_edge(mass, support)
+        beyond = None if support is None else support.sum(dim=1) - mass.count_nonzero(dim=1)
+        if beyond is not None:
+            telling &= ~_on_edge(mass, beyond)
         places = telling.tolist()
+        if not any(places):
+            for name in _ORDERS:
+                self._note(name, [], places)
+            return
         if not all(places):
             ids, mass, own = ids[telling], mass[telling], own[telling]
-        if not len(ids):
-            return
+            beyond = None if beyond is None else beyond[telling]
         part = torch.rand(own.shape, generator=self.generator, dtype=torch.float64).to(mass.device)
         numbers = {"likelihood": _sum(mass * (mass > own)) + part * _sum(mass * (mass == own))}
         for name, order in self._fixed(mass).items():
@@ -92,27 +110,30 @@ class Draws:
         for name, found in numbers.items():
             # An id at the edge that has no mass is as good as another one: what it says is left to chance.
             self._note(name, torch.where(own > 0, found, part)[:, 0].tolist(), places)
+        clear = slice(None) if beyond is None else beyond == 0  # of the others it is not known which ids are the tail
+        self._rarity.add(ids[clear], mass[clear])
         past = self._pasts.setdefault(mass.shape[1], Past(mass.shape[1], self.generator))
         self.series["past"] += map(_clamped, past.add(ids[:, 0].tolist(), mass, part[:, 0].tolist()))
 
     def _note(self, name: str, numbers: list[float], places: list[bool]) -> None:
         """Add numbers to a series, and their differences to its own; `places` says which rows have one."""
-        told, before = iter(map(_clamped, numbers)), self._before.setdefault(name, [])
+        told, rows = iter(map(_clamped, numbers)), self._rows.get(name)
+        if rows is None:
+            self.series[name] += told
+            return
         for here in places:
-            number = next(told) if here else None
-            if number is not None:
+            number = next(told) if here else math.nan
+            if here:
                 self.series[name].append(number)
-                self._set_against(name, number, before)
-            before.append(number)
-        del before[: -max(_LAGS)]
+                self._set_against(name, number, rows)
+            rows.append(number)
 
-    def _set_against(self, name: str, number: float, before: list[float | None]) -> None:
-        """Add how far a number is from those of the rows before, in the orders that this is looked at in."""
-        for lag, earlier in zip(_LAGS, reversed(before), strict=False):
-            differences = self.series.get(f"{name}, {lag} before")
-            if differences is not None and earlier is not None:
-                apart = abs(number - earlier)
-                differences.append(2 * min(apart, 1 - apart))
+    def _set_against(self, name: str, number: float, rows: list[float]) -> None:
+        """Add how far a number is from those of the rows before."""
+        for lag in _LAGS:
+            if lag <= len(rows) and not math.isnan(rows[-lag]):
+                apart = abs(number - rows[-lag])
+                self.series[f"{name}, {lag} before"].append(2 * min(apart, 1 - apart))
 
     def _fixed(self, mass: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the place of each id in the orders that are one for all rows as long as these."""
@@ -128,19 +149,22 @@ class Draws:
 
         `None` for too few draws, or few more than last time: asked after each of many calls it looks whenever there are
         half as many draws again, some twenty times in all. The order of likelihood, which shows the most usual faults,
-        has half of the chance of a false alarm, the others share the rest.
+        has half of the chance of a false alarm, the rare ids a fourth, and all others share the rest.
         """
         if self.total < self._due:
             return None
         self._due = math.ceil(_MORE * self.total)
-        shares = dict.fromkeys(SERIES, 2 * (len(SERIES) - 1)) | {"likelihood": 2}
-        least, worst = min((chance(self.series[name]) * share, name) for name, share in shares.items())
-        return min(1.0, least), SERIES[worst]
+        found = [(chance(self.series[name]), fault) for name, fault in SERIES.items() if name != "likelihood"]
+        for rows in map(points, self._rows.values()):
+            found += [(test(rows, self._sizes), fault) for test, fault in TOGETHER.items()]
+        shared = [(4 * len(found) * each, fault) for each, fault in found]
+        first = (2 * chance(self.series["likelihood"]), SERIES["likelihood"])
+        least, worst = min(first, (4 * self._rarity.chance(), RARE), *shared)
+        return min(1.0, least), worst
 
 
-def _on_edge(mass: torch.Tensor, support: torch.Tensor) -> torch.Tensor:
-    """Say of each row whether ids in its support that have no mass, and so others like them, may have much of it."""
-    beyond = support.sum(dim=1) - mass.count_nonzero(dim=1)
+def _on_edge(mass: torch.Tensor, beyond: torch.Tensor) -> torch.Tensor:
+    """Say of each row whether ids `beyond` those with mass in its support, and so others like them, may have much."""
     if not bool(beyond.any()):
         return beyond > 0
     least = mass.masked_fill(mass == 0, 1.0).amin(dim=1)

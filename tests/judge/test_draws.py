@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.draws import FALSE_ALARM, SERIES, Draws
-from pytest_flashinfer.judge.uniformity import chance, upper_tail
+from pytest_flashinfer.judge.dependence import alike
+from pytest_flashinfer.judge.draws import FALSE_ALARM, RARE, SERIES, TOGETHER, Draws
+from pytest_flashinfer.judge.uniformity import chance, either_way, upper_tail
 
 IDS = 512
 Sampler = Callable[[torch.Tensor, int], torch.Tensor]
@@ -112,6 +113,65 @@ def test_wrong_samplers_are_found_in_a_few_hundred_draws(name: str) -> None:
     assert all(found), found
 
 
+def mirrored(mass: torch.Tensor, _: int) -> torch.Tensor:
+    half = torch.rand(len(mass) // 2, dtype=torch.float64)
+    return inverse(mass, torch.cat([half, 1 - half]))
+
+
+def turned(mass: torch.Tensor, call: int) -> torch.Tensor:
+    """Take the numbers of two calls from one seed, the second time in reverse."""
+    numbers = torch.rand(len(mass), dtype=torch.float64, generator=torch.Generator().manual_seed(call // 2))
+    return inverse(mass, numbers.flip(0) if call % 2 else numbers)
+
+
+def from_table(mass: torch.Tensor, call: int) -> torch.Tensor:
+    table = torch.rand(500, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    return inverse(mass, table[(torch.arange(len(mass)) + call * len(mass)) % len(table)])
+
+
+def cut(mass: torch.Tensor, _: int) -> torch.Tensor:
+    ordered, ids = mass.sort(dim=1, descending=True)
+    return ids.gather(1, drawn(torch.where(ordered.cumsum(1) - ordered < 0.98, ordered, 0.0))[:, None])[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "fault"),
+    [(mirrored, TOGETHER[alike]), (turned, TOGETHER[alike]), (from_table, TOGETHER[alike]), (cut, RARE)],
+)
+def test_what_shows_in_a_thousand_draws_only(sampler: Sampler, fault: str) -> None:
+    torch.manual_seed(2)
+    draws = Draws(1)
+    for call in range(20):
+        mass = rows(70, call, heat=1.0)
+        draws.add(sampler(mass, call), mass)
+    found = draws.look()
+    assert found is not None
+    assert found == (pytest.approx(0, abs=FALSE_ALARM), fault)
+
+
+def test_rows_that_say_nothing_keep_their_place() -> None:
+    """Rows half a call apart stay that far apart, and a call without any other rows is one as well."""
+    draws, certain = Draws(1), torch.eye(IDS)[:32]
+    for call in range(40):
+        mass = certain.clone() if call % 4 == 3 else rows(32, call, heat=1.0)
+        mass[call % 5 :: 5] = certain[call % 5 :: 5]
+        draws.add(mirrored(mass, call), mass)
+    found = draws.look()
+    assert found is not None
+    assert found == (pytest.approx(0, abs=FALSE_ALARM), TOGETHER[alike])
+
+
+def test_rows_whose_tail_is_a_matter_of_rounding_do_not_count_as_rare_ones() -> None:
+    """Of ids that are equally likely at the edge a sampler may keep others, or more, than the reference does."""
+    mass = torch.cat([torch.full((1, 100), 0.00998), torch.full((1, 2), 0.001), torch.zeros(1, 8)], dim=1)
+    draws = Draws(1)
+    draws.add(torch.tensor([104]), mass, torch.ones_like(mass) > 0)
+    assert draws.total == 1
+    assert not draws._rarity.expected.any()
+    draws.add(torch.tensor([101]), mass, mass > 0)
+    assert draws._rarity.expected.any()
+
+
 def test_ids_that_follow_from_flat_contents_are_found_in_single_rows() -> None:
     draws, mass = Draws(1), rows(1, 5, 100_000, 0.3)
     for _ in range(4):
@@ -172,3 +232,19 @@ def test_the_chances_of_uneven_numbers() -> None:
     assert chance([0.5] * 60) < FALSE_ALARM
     found = [chance(torch.rand(100, generator=torch.Generator().manual_seed(seed)).tolist()) for seed in range(1000)]
     assert sum(each < 0.05 for each in found) <= 70
+
+
+def test_what_is_missing_at_an_end_is_found_though_a_bin_would_hardly_show_it() -> None:
+    x = torch.rand(4000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    assert chance(x.tolist()) > FALSE_ALARM
+    assert chance(x[x < 0.99].tolist()) < FALSE_ALARM
+    assert chance(x[x > 0.01].tolist()) < FALSE_ALARM
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.floats(4, 60), st.integers(0, 90))
+def test_the_chances_of_counts_are_those_of_poisson(expected: float, seen: int) -> None:
+    each = [math.exp(number * math.log(expected) - expected - math.lgamma(number + 1)) for number in range(300)]
+    least = min(sum(each[: seen + 1]), sum(each[seen:]))
+    found = either_way(torch.tensor([float(seen)]).double(), torch.tensor([expected]).double())
+    assert found == pytest.approx(min(1.0, 2 * least), rel=1e-6, abs=1e-13)
