@@ -15,6 +15,7 @@ from .wide import Step, WideMode
 
 _true_dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _LIMIT = 2.0**24  # integers up to here are exact in float32
+_LIMIT_OF_EIGHT = 2.0**13  # and in the sums of 14 bits in which some cards add up products of 8-bit floats
 _SIXTEEN = (torch.bfloat16, torch.float16)
 
 
@@ -55,6 +56,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         step.fuzzy = not all(arg.settled for arg in floats)
         if op.name in ("logsumexp", "sum") and floats and not floats[0].origin:
             step.sums = op.name == "logsumexp" or floats[0].exponential
+        step.eight = step.kind is Kind.CONTRACT and all(map(of_eight, args[-2:]))
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
         step.plain = op.simple and not self.widened
         distribute.mark(step, args)
@@ -92,7 +94,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         if not all(whole(arg) for arg in args if isinstance(arg, Lifted)):
             return False
         sums = magnitude(func, args)
-        return sums.numel() == 0 or bool(sums.amax() <= _LIMIT)
+        return sums.numel() == 0 or bool(sums.amax() <= (_LIMIT_OF_EIGHT if step.eight else _LIMIT))
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
         """Tag a result with its declared dtype and history."""
@@ -115,7 +117,13 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.declared = _true_dtype(tensor) if _true_dtype(tensor) is not self.wide else torch.float32
         lifted = tag(tensor.to(self.wide), step.declared, origin=origin, clean=clean)
         lifted.exponential, lifted.integral, lifted.terms = step.name in ("exp", "exp2"), integral, terms
+        lifted.eight = step.kind is Kind.MOVE and bool(floats) and all(map(of_eight, floats))
         return lifted
+
+
+def of_eight(arg: Any) -> bool:
+    """Say whether values are those of 8-bit floats, as they are or cast."""
+    return isinstance(arg, Lifted) and (arg.eight or is_narrow(arg.declared))
 
 
 def keeps(arg: Lifted, step: Step) -> bool:

@@ -29,6 +29,7 @@ class Lifted(torch.Tensor):
     clean: bool
     exponential: bool = False  # comes right from exp or exp2
     integral: bool = False  # integers, whatever rounding made them: arithmetic on them is exact
+    eight: bool = False  # values of 8-bit inputs, in whichever dtype
     terms: tuple[Step, ...] = ()  # sums with a broadcast term that no product has been made of
     centre: torch.Tensor | float | None = None  # what it is a difference from, or the square of one
 

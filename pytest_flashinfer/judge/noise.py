@@ -175,7 +175,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             return
         length = roundoff.length(step, args, plain)
         products = step.kind is Kind.CONTRACT
-        growth = roundoff.growth(length, products=products, cut=products and self.plan.narrow)
+        growth = roundoff.growth(length, products=products, cut=products and self.plan.narrow, eight=step.eight)
         alike = roundoff.alike(step, args, plain)
         size = self._sums
         if size is not None:
