@@ -57,9 +57,10 @@ def broadcast(args: list[Any], result: torch.Tensor) -> torch.Tensor | float | N
 def reach(args: list[Any], result: torch.Tensor) -> torch.Tensor | None:
     """Return how large the terms of a sum with a broadcast one are (at least half), whatever is left in the result.
 
-    It is finite, so that results which are not stay what they are.
+    It is finite, so that results which are not stay what they are, also where it is multiplied by a number of the dice
+    before anything else, as a card does.
     """
-    term, most = broadcast(args, result), torch.finfo(result.dtype).max
+    term, most = broadcast(args, result), torch.finfo(result.dtype).max / 4
     if isinstance(term, torch.Tensor):
         return result.abs().clamp_(min=term.abs(), max=term.new_tensor(most))
     return None if term is None else result.abs().clamp_(min=abs(term), max=most)

@@ -114,8 +114,8 @@ def inadmissible(truth: Truth) -> str | None:
             return f"{output.name}: {output.disputed} elements are finite in only one of reference and float64 run"
         if output.widened > FAR:
             return f"{output.name}: the reference is {output.widened:.3g} times the bound away from its float64 run"
-        if _hopeless(output):
-            return f"{output.name}: an honest kernel may be off by more than its largest value"
+        if (text := hopeless(output)) is not None:
+            return text
         if output.undecided is not None and output.undecided.numel() and float(output.undecided.float().mean()) > _MOST:
             return f"{output.name}: most of it is a matter of rounding"
         lost = None if truth.nan_inputs else _lost(output)
@@ -138,9 +138,11 @@ def _lost(output: OutputTruth) -> torch.Tensor | None:
     return lost if wide is None else lost | native.isinf() & wide.isfinite()
 
 
-def _hopeless(output: OutputTruth) -> bool:
-    """Say whether most bounds are larger than every value: a rounding decides what comes out."""
+def hopeless(output: OutputTruth) -> str | None:
+    """Say that most bounds are larger than every value, where they are: a rounding decides what comes out."""
     if output.allowance is None or output.wide is None or not output.allowance.numel():
-        return False
+        return None
     finite = output.wide.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    return float((output.allowance > finite.abs().max() + _NOTHING).float().mean()) > _MOST
+    if float((output.allowance > finite.abs().max() + _NOTHING).float().mean()) <= _MOST:
+        return None
+    return f"{output.name}: an honest kernel may be off by more than its largest value"

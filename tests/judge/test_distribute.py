@@ -10,9 +10,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from pytest_flashinfer.inputs import families
+from pytest_flashinfer.judge import distribute
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.floats import name_of
+from pytest_flashinfer.judge.lifted import tag
 from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth
 
 if TYPE_CHECKING:
@@ -235,3 +237,13 @@ def test_degenerate_rows(shape: tuple[int, int]) -> None:
         assert truth.how == "lifted"
         assert not truth.notes
         assert compare(norm()(x, w, b), truth).ok
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_terms_of_a_masked_sum_stay_finite_whatever_they_are_multiplied_by(dtype: torch.dtype) -> None:
+    """A card multiplies them by a number of the dice, up to the root of three, before it makes them small."""
+    logits, lse = torch.tensor([[1.0, -torch.inf, 2.0]], dtype=dtype), torch.tensor([[2.3]], dtype=dtype)
+    terms = [tag(each.clone(), dtype, origin=False, clean=False) for each in (logits, lse)]
+    sizes = distribute.reach(terms, logits - lse)
+    assert sizes is not None
+    assert bool((sizes * 3**0.5).isfinite().all())

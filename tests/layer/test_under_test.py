@@ -160,6 +160,19 @@ def test_a_borrowed_bound_says_nothing_of_the_tolerance():
         compare(call, truth)
 
 
+def test_a_bound_by_which_hardly_any_answer_is_wrong_is_said_to_be_one():
+    """Zeros do not pass where one row has a bound of its own."""
+    [call] = UnderTest(FakeKernel()).run([case()])
+    call = replace(call, case=replace(call.case, workload=SimpleNamespace(uuid="w")))
+    value = call.outputs["y"]
+    allowance = torch.full((3, 8), 1e100, dtype=torch.float64)
+    allowance[0] = 1e-6
+    truth = Truth({"y": OutputTruth("y", "float32", value, value.double(), allowance)})
+    compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
+    with pytest.warns(pytest.PytestWarning, match="y: an honest .* largest value: hardly any answer is wrong"):
+        compare(call, truth)
+
+
 def test_a_wrong_answer_before_the_end_is_what_is_reported():
     kernel = FakeKernel(WorkerDied("signal SIGSEGV"), 1)
     calls = UnderTest(kernel).run(CASES)
