@@ -50,21 +50,17 @@ class Pace:
 
 
 class Spent:
-    """What the time of one search went to, in seconds, from now on.
+    """What the time of one search went to, in seconds, from now on."""
 
-    `compiles`: whether Triton compiles on this device; where it is interpreted, nobody is believed who says so.
-    """
-
-    def __init__(self, solution: UnderTest, reference: Answers, pace: Pace, *, compiles: bool) -> None:
+    def __init__(self, solution: UnderTest, reference: Answers, pace: Pace) -> None:
         self.pace = pace
-        self.compiles = compiles
         self._solution, self._reference = solution, reference
         self._since = solution.waited, reference.native_seconds, len(solution.compiled)
 
     @property
     def compiled(self) -> Sequence[Compilation]:
         """What Triton compiled meanwhile, as the solution's process tells it."""
-        return self._solution.compiled[self._since[2] :] if self.compiles else ()
+        return self._solution.compiled[self._since[2] :]
 
     @property
     def calls(self) -> float:

@@ -82,7 +82,6 @@ class SizeSearch:
         least = elements(definition, dict.fromkeys(definition.var_axes, 1))
         self.budget = 2 * least + ELEMENTS[session.device.kind]
         on_card = session.device.kind != "cpu"
-        self.on_card = on_card
         self.large = not on_card and least > LARGE
         sources = solution.solution.sources
         self.interpreted = not on_card and any(has_triton_kernels(source.content) for source in sources)
@@ -96,7 +95,7 @@ class SizeSearch:
         """
         tally = Tally(self.definition)
         pace = Pace(self.large)
-        spent = Spent(self.solution, self.reference, pace, compiles=self.on_card)
+        spent = Spent(self.solution, self.reference, pace)
 
         waiting = open_constants(self.definition)
         if waiting and not self.definition.init:

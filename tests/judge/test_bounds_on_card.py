@@ -17,8 +17,8 @@ from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.truth import OutputSpec
 
 PATHS = sorted((Path(__file__).parents[2] / "definitions").rglob("*.json"))
-CASES = 6
-LARGEST = 1 << 23  # elements of all inputs: weights of mixtures of experts have more
+CASES = 4
+LARGEST = 1 << 22  # elements of all inputs: weights of mixtures of experts have more
 APART = 8.0  # both are estimates
 
 

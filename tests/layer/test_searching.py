@@ -174,11 +174,11 @@ class Item(SimpleNamespace):
         self.warn = lambda warning: self.warnings.append(str(warning))
 
 
-def search(*, item=None, definition=ROWS, listed=(), solution=None, device="cpu", **options):
+def search(*, item=None, definition=ROWS, listed=(), solution=None, **options):
     options = {"layouts": "contiguous", "examples": 30, "seconds": 30.0, "seed": 1, "save_failures": False} | options
     progress = SimpleNamespace(step=lambda text: None, clear=lambda: None)
     session = SimpleNamespace(
-        options=SimpleNamespace(**options), device=SimpleNamespace(kind=device), progress=progress
+        options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress
     )
     solution = solution or under_test()
     reference = SimpleNamespace(native_seconds=0.0)
@@ -400,10 +400,7 @@ def test_a_solution_whose_calls_take_the_time_does_not_pass(monkeypatch, source,
     search(seconds=0.3, solution=solution).run(check)  # whoever gives it little time knows
 
 
-@pytest.mark.parametrize(("device", "ends"), [("cpu", Failed), ("cuda", pytest.skip.Exception)])
-def test_the_word_of_who_says_that_triton_compiled_makes_no_pass(monkeypatch, device, ends):
-    """Where it compiles the time may have gone there; where it is interpreted nobody is believed."""
-
+def test_the_word_of_who_says_that_triton_compiled_makes_no_pass(monkeypatch):
     def check(axes, recipe, *, repeat):
         clock.reading += 6.0
         solution.waited += 6.0
@@ -414,8 +411,8 @@ def test_the_word_of_who_says_that_triton_compiled_makes_no_pass(monkeypatch, de
         monkeypatch.setattr(f"pytest_flashinfer.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
     item, solution = Item(), under_test("import torch", compiled=[])
     item.add_report_section = lambda *section: None
-    with pytest.raises(ends, match=r"only 7 cases could be tried in 42 s: the solution's calls took 42.0 s"):
-        search(item=item, seconds=10.0, solution=solution, device=device).run(check)
+    with pytest.raises(pytest.skip.Exception, match=r"only 7 cases .*: 42\.0 s went to Triton"):
+        search(item=item, seconds=10.0, solution=solution).run(check)
 
 
 def test_what_does_not_build_is_not_searched():

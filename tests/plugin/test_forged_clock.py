@@ -7,10 +7,21 @@ import pytest
 
 from .repository import GOOD, Repository
 
+# By what the clock noted: its functions are left alone, for whoever replaces those is named before.
 FORGED = """
+import gc
 from pytest_flashinfer.worker.clock import Span, WallClock
-read = WallClock.read
-WallClock.read = lambda self: [{} for span in read(self)]
+clocks = [each for each in gc.get_objects() if type(each) is WallClock]
+class Forged(list):
+    def append(self, span):
+        super().append({})
+"""
+FORGES = """
+honest = run
+def run(x, w):
+    for clock in clocks:
+        clock._spans = Forged(clock._spans)
+    return honest(x, w)
 """
 SPANS = {
     "negative": "Span(-1.0, -1.0)",
@@ -27,7 +38,7 @@ def forged(pytester):
     repository.sizes(4)
     repository.solve()
     for name, span in SPANS.items():
-        repository.solve(name, FORGED.format(span) + GOOD)
+        repository.solve(name, FORGED.format(span) + GOOD + FORGES)
     return repository
 
 
