@@ -174,7 +174,8 @@ class Search:
         """
         import hypothesis
 
-        if examples <= 0 or self._over():
+        self.outcome.out_of_time = examples > 0 and self._over()
+        if examples <= 0 or self.outcome.out_of_time:
             return
         raised: list[Exception] = []
 

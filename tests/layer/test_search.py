@@ -151,6 +151,7 @@ def test_out_of_time_never_looks_flaky(clock, seconds, wrong_from):
 def test_time_that_ran_out_is_said(clock):
     assert run(Kernel(clock=clock), *range(20), seconds=5).out_of_time
     assert not run(Kernel(clock=clock), *range(20), seconds=50, examples=20).out_of_time
+    assert run(Kernel(clock=clock), 1, 2, 3, seconds=1.5).out_of_time, "with the last edge, before anything is drawn"
 
 
 def test_nothing_is_drawn_once_time_is_up(clock):
