@@ -32,7 +32,7 @@ class Intact:
         self._codes = [each.__code__ for each in self._functions]
 
     def broken(self) -> list[str]:
-        """Return a line that names what is no longer what it was; takes some ten microseconds."""
+        """Return a line that names what is no longer what it was; takes less than a tenth of a millisecond."""
         found = []
         for label, space, names, values in self._known:
             now = [space.get(name) for name in names]
