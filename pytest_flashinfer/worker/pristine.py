@@ -52,6 +52,7 @@ class Imaged:
         self.image = _noise(layout.total, arena.device, rng)
         _apply_poison(layout, self.image, self.poison)
         self._inputs = {name: _spread(slot.tensor_of(self.image)) for name, slot in layout.inputs.items()}
+        self._before = Views(self.image)
 
     def fill(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
@@ -65,7 +66,7 @@ class Imaged:
 
     def differs(self, slot: Slot) -> torch.Tensor:
         """Return a 0-d bool tensor, whether an input is no longer as it was laid down; nothing is waited for."""
-        return differ(self.views.parts(slot), parts(slot.bytes_of(self.image)))
+        return differ(self.views.parts(slot), self._before.parts(slot))
 
     @functools.cached_property
     def _protected(self) -> list[tuple[torch.Tensor, ...]]:
