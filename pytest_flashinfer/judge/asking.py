@@ -217,6 +217,7 @@ def _read(
         how=str(facts["how"]),
         exact=bool(facts["exact"]),
         widened=float(facts["widened"]),
+        replaced=None if facts["replaced"] is None else int(facts["replaced"]),
         disputed=int(facts["disputed"]),
         probabilities=parts["probabilities"],
         support=parts["support"],

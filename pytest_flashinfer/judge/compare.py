@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import floats
+from .chosen import compare_chosen
 from .comparison import Comparison
 from .draws import Draws
 from .exact import Exact
@@ -49,6 +50,10 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     mismatch = _layout(actual, truth)
     if mismatch is not None:
         return mismatch
+    if truth.replaced is not None and not own.explicit:
+        held = compare_chosen(actual, truth)
+        if not held.ok:
+            return held
     if own.comparison == "topk" and not actual.is_floating_point():
         return compare_topk(actual, truth, inputs or {}, ranked=ranked)
     if (truth.how == SAMPLED or own.comparison == "sampling") and not actual.is_floating_point():

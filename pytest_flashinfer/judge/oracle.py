@@ -10,8 +10,9 @@ slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null
 evaluate.py, `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the truth there, wherever the
 arena lies), `scribbled` (inputs of which each run of the reference has a copy). The reply says what was written: `how`,
 `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether the slot
-was filled), `how`, `exact`, `widened`, `disputed`, `seeded`, `notes`. A reference that writes into inputs which it has
-no copies of ends the call with an error of the kind "scribbles" that names them: the arena has to be filled again.
+was filled), `how`, `exact`, `widened`, `replaced`, `disputed`, `seeded`, `notes`. A reference that writes into
+inputs which it has no copies of ends the call with an error of the kind "scribbles" that names them: the arena has to
+be filled again.
 
 A request with `do` "rows" is one call's with a `part`, two ends of a range of rows, `case`, which names what it is
 about, `native` and `last`. Its slots are those of the part, its shapes the whole's. The native run on the whole is kept

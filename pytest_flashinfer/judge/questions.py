@@ -67,6 +67,7 @@ def write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> dic
         "how": output.how,
         "exact": output.exact,
         "widened": output.widened,
+        "replaced": output.replaced,
         "disputed": output.disputed,
         "seeded": output.seeded,
         "notes": list(output.notes),

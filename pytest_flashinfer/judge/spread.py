@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from . import bound
+from . import bound, chosen
 from .bound import rows
 from .dice import Dice
 from .floats import canonical, is_float, overflow_at
@@ -50,6 +50,7 @@ class Spread:
     runs: int = 0
     squares: dict[str, torch.Tensor] = field(default_factory=dict)
     unsure: dict[str, torch.Tensor] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)  # ids of a row, at most
     notes: list[str] = field(default_factory=list)
 
     def measure(self, runs: int) -> None:
@@ -58,8 +59,12 @@ class Spread:
         unit = bound.FLOAT64_UNIT if double else bound.FLOAT32_UNIT
         for name, value in self.wide.items():
             if value is not None and not is_float(self.run.outputs[name].dtype):
+                self.unsure[name] = torch.zeros_like(value, dtype=torch.bool)
                 native = self.native[name]
-                self.unsure[name] = value != native if native is not None else torch.zeros_like(value, dtype=torch.bool)
+                if native is not None:
+                    if self.plan.selects and chosen.countable(native):
+                        self.replaced[name] = 0
+                    self._collect_whole(name, value, native)
         keyed = self.plan.selects and self.dtype is torch.float64
         dice = Dice(self.run.device, self.run.seed + 1, keyed=keyed)
         working = self.operands == "working"
@@ -88,12 +93,19 @@ class Spread:
             if wide is None or value is None:
                 continue
             if name in self.unsure:
-                self.unsure[name] |= value != wide
+                self._collect_whole(name, value, wide)
                 continue
             far = self._far
             apart = torch.nan_to_num(value.to(self.dtype) - wide, nan=far, posinf=far, neginf=far).clamp_(-far, far)
             square = apart.square_().masked_fill_(~wide.isfinite(), 0.0)
             self.squares[name] = self.squares[name] + square if name in self.squares else square
+
+    def _collect_whole(self, name: str, value: torch.Tensor, other: torch.Tensor) -> None:
+        """Note where an integer of one run is another than that of another run."""
+        changed = value != other
+        self.unsure[name] |= changed
+        if name in self.replaced:
+            self.replaced[name] = max(self.replaced[name], int(chosen.replaced(value, other).max()))
 
     @property
     def _far(self) -> float:
@@ -125,10 +137,17 @@ class Spread:
             undecided = rows_here.reshape(-1, *[1] * (wide.ndim - 1)).expand(wide.shape)
         notes = [f"{int(rows_here.sum())} rows undecided: near-ties"] if rows_here is not None else []
         if not is_float(spec.dtype):
+            allowed = None
             if not self.plan.selects and bool(self.unsure[name].any()):
                 undecided = self.unsure[name]
                 notes = [f"{int(undecided.sum())} elements undecided: at a boundary of rounding"]
-            return OutputTruth(name, spec.dtype, native, undecided=undecided, exact=True, notes=tuple(notes))
+            elif rows_here is not None and name in self.replaced:
+                allowed = chosen.limit(self.replaced[name], native.shape[-1])
+                if allowed is not None:
+                    notes = [f"{int(rows_here.sum())} rows compared by which ids they hold: near-ties"]
+            return OutputTruth(
+                name, spec.dtype, native, undecided=undecided, replaced=allowed, exact=True, notes=tuple(notes)
+            )
         return self._judge_float(name, spec.dtype, native, wide.to(torch.float64), undecided, notes)
 
     def _judge_float(  # noqa: PLR0913, PLR0917 - the parts of one truth

@@ -40,7 +40,8 @@ class OutputTruth:
     `native` has the declared dtype (storage shape). `wide` is float64, unrounded, or `None` where the reference could
     not be lifted or the output holds integers. `allowance` is the tolerated absolute error per element, same shape as
     `wide`. `undecided` marks elements which the reference's own rounding decides (near-ties): no verdict is based on
-    them. `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound was
+    them alone. `replaced`: of undecided rows of ids, how many of one row may be others; `None` where that is not asked.
+    `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound was
     widened to hold the reference's own rounding (1: not at all). `probabilities` and `support` [rows, n] of an output
     that the reference draws at random; `seeded`: the inputs decide what is drawn.
     """
@@ -54,6 +55,7 @@ class OutputTruth:
     how: str = "lifted"
     exact: bool = False
     widened: float = 1.0
+    replaced: int | None = None
     disputed: int = 0
     probabilities: torch.Tensor | None = None
     support: torch.Tensor | None = None
@@ -109,6 +111,7 @@ def inadmissible(truth: Truth) -> str | None:
     float64 run, in finite values and in which values are finite. For cases that somebody wrote down this is only a
     note.
     """
+    told = any(output.replaced is not None for output in truth.outputs.values())  # what is beside these ids need not be
     for output in truth.outputs.values():
         if output.disputed:
             return f"{output.name}: {output.disputed} elements are finite in only one of reference and float64 run"
@@ -116,7 +119,8 @@ def inadmissible(truth: Truth) -> str | None:
             return f"{output.name}: the reference is {output.widened:.3g} times the bound away from its float64 run"
         if (text := hopeless(output)) is not None:
             return text
-        if output.undecided is not None and output.undecided.numel() and float(output.undecided.float().mean()) > _MOST:
+        undecided = None if told else output.undecided
+        if undecided is not None and undecided.numel() and float(undecided.float().mean()) > _MOST:
             return f"{output.name}: most of it is a matter of rounding"
         lost = None if truth.nan_inputs else _lost(output)
         if lost is not None and bool(lost.any()):

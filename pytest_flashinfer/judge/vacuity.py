@@ -50,7 +50,7 @@ def probe(
     for name, output in truth.outputs.items():
         if output.native is None or not output.native.numel() or output.how == SAMPLED:
             continue
-        if output.undecided is not None and bool(output.undecided.all()):
+        if output.undecided is not None and output.replaced is None and bool(output.undecided.all()):
             continue
         before = (previous or {}).get(name)
         for candidate, value in _candidates(output, inputs or {}, before):

@@ -1,0 +1,163 @@
+"""Ids of a long top-k: rounding decides their order in nearly each row, and which ids they are all the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_flashinfer.judge.chosen import countable, limit, replaced
+from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.tolerance import parse
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth, inadmissible
+from pytest_flashinfer.judge.vacuity import probe
+
+ROWS, KEYS, K = 4, 900, 256
+
+
+def indexer(q: torch.Tensor, keys: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """The ids of the best keys, of which each has a scale, by a sum over heads; -1 where there are not as many."""
+    scores = torch.relu(q.float() @ (keys.float() * scale[:, None]).T).sum(dim=1)
+    return padded(scores.topk(min(K, len(keys)), dim=-1).indices)
+
+
+def coarse(q: torch.Tensor, keys: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """The same with scaled keys held in 16 bits."""
+    scaled = (keys.float() * scale[:, None]).bfloat16().float()
+    return padded(torch.relu(q.float() @ scaled.T).sum(dim=1).topk(min(K, len(keys)), dim=-1).indices)
+
+
+def padded(best: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(best.int(), (0, K - best.shape[1]), value=-1)
+
+
+def inputs(many: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    q = torch.randn(ROWS, 8, 64, generator=generator).to(torch.float8_e4m3fn)
+    keys = torch.randn(many, 64, generator=generator).to(torch.float8_e4m3fn)
+    return {"q": q, "keys": keys, "scale": 0.5 + torch.rand(many, generator=generator)}
+
+
+@pytest.fixture(scope="module", params=[KEYS, 200], ids=["selected", "all"])
+def many(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def whole(many: int) -> Truth:
+    return evaluate(indexer, inputs(many), {"ids": OutputSpec("int32", (ROWS, K))})
+
+
+@pytest.fixture
+def truth(whole: Truth) -> OutputTruth:
+    found = whole.outputs["ids"]
+    assert found.undecided is not None
+    assert float(found.undecided.float().mean()) > 0.5, "else there is nothing to see"
+    assert found.replaced is not None
+    return found
+
+
+def test_another_order_is_right(truth: OutputTruth, many: int) -> None:
+    other = coarse(**inputs(many))
+    assert truth.native is not None
+    assert not torch.equal(other, truth.native)
+    assert compare(other, truth).ok
+
+
+def test_such_a_case_is_a_fair_test_and_no_cheap_answer_passes(whole: Truth, truth: OutputTruth) -> None:
+    assert truth.undecided is not None
+    assert inadmissible(whole) is None
+    assert probe(whole) == []
+
+
+def test_so_is_one_whose_values_beside_the_ids_are_undecided(many: int) -> None:
+    def run(q: torch.Tensor, keys: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = indexer(q, keys, scale)
+        return ids, ids.float()
+
+    found = evaluate(run, inputs(many), {"ids": OutputSpec("int32", (ROWS, K)), "y": OutputSpec("float32", (ROWS, K))})
+    undecided = found.outputs["y"].undecided
+    assert undecided is not None
+    assert float(undecided.float().mean()) > 0.5
+    assert inadmissible(found) is None
+
+
+def test_other_ids_are_not(truth: OutputTruth) -> None:
+    native, allowed = truth.native, truth.replaced
+    assert native is not None
+    assert allowed is not None
+    assert truth.undecided is not None
+    row = int(truth.undecided.any(dim=1).nonzero()[0])
+    for count in (allowed, allowed + 1):
+        some = native.clone()
+        some[row, :count] = torch.arange(count, dtype=torch.int32) + 5000
+        found = compare(some, truth)
+        assert found.ok == (count == allowed)
+    assert f"ids row {row}: {allowed + 1} of {K} ids are not the reference's, such as 5000" in found.text
+    assert f"bound: {allowed} ids" in found.text
+    assert found.problem == "values"
+    assert (found.worst, found.actual) == ((row, 0), 5000)
+    assert found.expected == int(native[row, 0])
+
+
+@pytest.mark.parametrize("name", ["zeros", "one for all", "the first ones", "of another row", "of another page"])
+def test_cheap_answers_are_not(truth: OutputTruth, many: int, name: str) -> None:
+    native = truth.native
+    assert native is not None
+    answers = {
+        "zeros": torch.zeros_like(native),
+        "one for all": native[:, :1].expand_as(native),
+        "the first ones": torch.arange(K, dtype=torch.int32).expand_as(native),
+        "of another row": native.roll(1, 0),
+        "of another page": native.where(native < 0, native + many),
+    }
+    of_all = many < K and name == "of another row"
+    assert compare(answers[name], truth).ok is of_all
+
+
+def test_a_stated_limit_is_the_only_one(truth: OutputTruth) -> None:
+    assert truth.native is not None
+    assert compare(torch.zeros_like(truth.native), truth, parse("ids:atol=1000")).ok
+
+
+def test_where_most_ids_may_be_others_nothing_is_said() -> None:
+    assert [limit(most, K) for most in (0, 1, 31, 32)] == [4, 8, 128, None]
+    assert limit(0, 7) is None
+
+
+ids = st.lists(st.integers(-1, 9), min_size=5, max_size=5)
+
+
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=4))
+def test_what_is_counted(pairs: list[tuple[list[int], list[int]]]) -> None:
+    """Ids of the one that the other does not hold; of ids that are there twice one counts, of padding each."""
+    mine, theirs = [_once(one, 100) for one, _ in pairs], [_once(other, 200) for _, other in pairs]
+    found = replaced(torch.tensor(mine).int(), torch.tensor(theirs).int())
+    rows = zip(mine, theirs, strict=True)
+    assert found.tolist() == [sum((Counter(one) - Counter(other)).values()) for one, other in rows]
+    again = replaced(torch.tensor([one for one, _ in pairs]).int(), torch.tensor(theirs).int())
+    assert again.tolist() == found.tolist(), "one that is there again is as wrong as any other"
+
+
+def _once(row: list[int], other: int) -> list[int]:
+    """Replace ids that are there before by `other` ones."""
+    return [each if each < 0 or each not in row[:place] else other + place for place, each in enumerate(row)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts"),
+    [
+        (torch.tensor([[1, 2, -1, -1]]), True),
+        (torch.tensor([[1, 1, -1, -1]]), False),
+        (torch.tensor([1, 2]), False),
+        (torch.tensor([[1.0, 2.0]]), False),
+        (torch.tensor([[1, 2]]).to(torch.int8), False),
+        (torch.zeros(0, 4, dtype=torch.int32), False),
+    ],
+)
+def test_what_is_a_row_of_ids(rows: torch.Tensor, counts: bool) -> None:  # noqa: FBT001
+    assert countable(rows) is counts
