@@ -173,6 +173,17 @@ def test_a_bound_by_which_hardly_any_answer_is_wrong_is_said_to_be_one():
         compare(call, truth)
 
 
+def test_so_is_one_that_is_mostly_a_matter_of_rounding():
+    [call] = UnderTest(FakeKernel()).run([case()])
+    call = replace(call, case=replace(call.case, workload=SimpleNamespace(uuid="w")))
+    undecided = torch.ones(3, 8, dtype=torch.bool)
+    undecided[0] = False
+    truth = Truth({"y": OutputTruth("y", "float32", call.outputs["y"], undecided=undecided, exact=True)})
+    compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
+    with pytest.warns(pytest.PytestWarning, match="y: most of it is a matter of rounding: hardly any answer is wrong"):
+        compare(call, truth)
+
+
 def test_a_wrong_answer_before_the_end_is_what_is_reported():
     kernel = FakeKernel(WorkerDied("signal SIGSEGV"), 1)
     calls = UnderTest(kernel).run(CASES)
