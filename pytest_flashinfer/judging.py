@@ -143,8 +143,9 @@ class Compare:
             if truth.in_full is not None:
                 return self.verdict(call, truth.in_full())
         verdict = self._decided(call, call.result, truth)
-        if not verdict.passed and not call.violations and truth.in_full is not None:
-            return self.verdict(call, truth.in_full())
+        again = truth.in_full or truth.closer
+        if not verdict.passed and not call.violations and again is not None:
+            return self.verdict(call, again())
         return verdict
 
     def _decided(self, call: Call, result: RunResult, truth: Truth) -> Verdict:

@@ -41,6 +41,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     bounded: bool = True,
     plain: Results | None = None,
     scribbled: Collection[str] = (),
+    closely: bool = False,
 ) -> Truth:
     """Run a reference natively, in float64 and with noise; return the truth and a bound per output.
 
@@ -48,6 +49,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
     drawn at random; their distribution is read instead. `native`: run it natively only; with `bounded` off no bound is
     found then. `plain`: what a native run gives, if that is known. `scribbled`: inputs that the reference may change.
+    `closely`: many more runs, and louder ones, look for integers that rounding decides.
     Raises `InvalidReferenceError`, and `ScribblesError` where it changes others.
     """
     run = Reference(reference, inputs, outputs, style, seed, scribbled)
@@ -61,11 +63,17 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     wide_dtype, obstacle = _affordable(run, plain, budget)
     if wide_dtype is None:
         return _native_only(run, plain, obstacle, spent)
-    return _lifted(run, plain, wide_dtype, operands, spent)
+    return _lifted(run, plain, wide_dtype, operands, spent, closely=closely)
 
 
-def _lifted(
-    run: Reference, plain: Results, wide_dtype: torch.dtype, operands: Operands, spent: dict[str, float]
+def _lifted(  # noqa: PLR0913 - how to find it
+    run: Reference,
+    plain: Results,
+    wide_dtype: torch.dtype,
+    operands: Operands,
+    spent: dict[str, float],
+    *,
+    closely: bool = False,
 ) -> Truth:
     """Return the truth as a wide run gives it, with bounds from noise; a native one where it cannot be lifted."""
     clock = time.perf_counter()
@@ -81,6 +89,8 @@ def _lifted(
     spent["lifted"] = time.perf_counter() - clock
     noise = Spread(run, lifted, mode.plan, wide, plain, operands, wide_dtype)
     noise.measure(_runs(run, mode.plan, operands))
+    if closely:
+        noise.look_closely()
     spent["noise"] = time.perf_counter() - clock - spent["lifted"]
     unsure = noise.unsure_rows()
     truths = {name: noise.judge(name, unsure) for name in run.outputs}

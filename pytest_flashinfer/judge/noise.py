@@ -30,7 +30,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that disturbs what `plan` says is inexact.
 
     `unit`: rms relative error of one float32 rounding, already scaled by the caller; 0 for none. `operands`: whether
-    values held in 16 bits inside are disturbed too (half a unit roundoff, rms).
+    values held in 16 bits inside are disturbed too (half a unit roundoff, rms); `loud` times as much in runs that look
+    for what rounding decides.
     """
 
     def __init__(  # noqa: PLR0913 - what a run depends on
@@ -42,6 +43,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         *,
         operands: bool,
         number: int = 0,
+        loud: float = 1.0,
     ) -> None:
         super().__init__(wide)
         self.plan = plan
@@ -49,6 +51,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         self.unit = unit
         self.operands = operands
         self.number = number
+        self.loud = loud
         self.place = 0
         self._sums: torch.Tensor | None = None
         self._held: torch.Tensor | None = None
@@ -107,7 +110,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         The first keeps errors that have a common cause together, the second misses no element by chance.
         """
         if self.number % 2 and self.operands and step.name in _PRODUCTS and not any(is_narrow(d) for _, d in step.low):
-            self._held = roundoff.held_error(func, step, args) if step.low else None
+            held = roundoff.held_error(func, step, args) if step.low else None
+            self._held = None if held is None else held * self.loud
             return
         for place, dtype in step.low:
             if place < len(args) and isinstance(args[place], Lifted):
@@ -149,7 +153,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             plain = arg.as_subclass(torch.Tensor)
             held = plain.to(dtype).to(self.wide)
             return torch.where(held.isfinite(), held, plain)
-        return arg * self.dice.rounding(arg, torch.finfo(dtype).eps / 4)
+        return arg * self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
         """Add the rounding error of the operation itself."""
@@ -221,7 +225,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         Where all exponents are nearly equal, their roundings all go the same way; noise alone would not show that.
         """
         arg = args[0].as_subclass(torch.Tensor)
-        unit = _HELD * torch.finfo(dtype).eps / 4
+        unit = _HELD * torch.finfo(dtype).eps / 4 * self.loud
         if self.number:
             factor = self.dice.rounding(arg, unit)
             held = arg * factor if step.name == "sum" else arg + (factor - 1)

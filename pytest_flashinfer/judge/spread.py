@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .reference import Reference, Results
 
 Operands = Literal["working", "exact"]
+_CLOSER, _LOUD = 16, 8.0  # more runs, and how much louder they are: each swaps what is near for two times in five
 _MARGIN = 1.25  # the reference's own error, where it exceeds the model, is allowed with this margin
 
 
@@ -55,8 +56,7 @@ class Spread:
 
     def measure(self, runs: int) -> None:
         """Do `runs` noise runs and collect squared deviations (floats) and changed values (others)."""
-        double = any(canonical(spec.dtype) == "float64" for spec in self.run.outputs.values())
-        unit = bound.FLOAT64_UNIT if double else bound.FLOAT32_UNIT
+        unit = self._unit
         for name, value in self.wide.items():
             if value is not None and not is_float(self.run.outputs[name].dtype):
                 self.unsure[name] = torch.zeros_like(value, dtype=torch.bool)
@@ -65,22 +65,48 @@ class Spread:
                     if self.plan.selects and chosen.countable(native):
                         self.replaced[name] = 0
                     self._collect_whole(name, value, native)
-        keyed = self.plan.selects and self.dtype is torch.float64
-        dice = Dice(self.run.device, self.run.seed + 1, keyed=keyed)
-        working = self.operands == "working"
-        once = self.plan.low is not None and working and not self.plan.decides and self._short()
+        dice = self._dice(1)
+        once = self.plan.low is not None and self._working and not self.plan.decides and self._short()
         for number in range(runs):
             if once:  # the float32 roundings of all runs are in the first
                 unit = math.sqrt(runs) * bound.FLOAT32_UNIT if number == 0 else 0.0
-            mode = Noise(self.dtype, self.plan, dice, unit, operands=working, number=number)
-            try:
-                disturbed = self.run.under(mode, self.lifted)
-                check_shapes(disturbed, self.native)
-            except LiftError as error:
-                self.notes.append(f"a noise run failed: {error}")
-                continue
-            self.runs += 1
-            self._collect(disturbed)
+            mode = Noise(self.dtype, self.plan, dice, unit, operands=self._working, number=number)
+            disturbed = self._disturbed(mode)
+            if disturbed is not None:
+                self.runs += 1
+                self._collect(disturbed)
+
+    def look_closely(self) -> None:
+        """Do more and louder runs, to see each integer that an honest kernel's rounding may change."""
+        dice, unit = self._dice(2), _LOUD * self._unit
+        for number in range(2, 2 + 2 * _CLOSER, 2):  # of these each disturbs operands, at random
+            mode = Noise(self.dtype, self.plan, dice, unit, operands=self._working, number=number, loud=_LOUD)
+            for name, value in (self._disturbed(mode) or {}).items():
+                if name in self.unsure:
+                    self._collect_whole(name, value, self.wide[name], count=False)
+
+    @property
+    def _working(self) -> bool:
+        return self.operands == "working"
+
+    @property
+    def _unit(self) -> float:
+        double = any(canonical(spec.dtype) == "float64" for spec in self.run.outputs.values())
+        return bound.FLOAT64_UNIT if double else bound.FLOAT32_UNIT
+
+    def _dice(self, number: int) -> Dice:
+        keyed = self.plan.selects and self.dtype is torch.float64
+        return Dice(self.run.device, self.run.seed + number, keyed=keyed)
+
+    def _disturbed(self, mode: Noise) -> Results | None:
+        """Run the reference under noise; `None` where it cannot be."""
+        try:
+            disturbed = self.run.under(mode, self.lifted)
+            check_shapes(disturbed, self.native)
+        except LiftError as error:
+            self.notes.append(f"a noise run failed: {error}")
+            return None
+        return disturbed
 
     def _short(self) -> bool:
         """Say whether all outputs are floats of at most 16 bits, in which float32 roundings hardly show."""
@@ -100,11 +126,14 @@ class Spread:
             square = apart.square_().masked_fill_(~wide.isfinite(), 0.0)
             self.squares[name] = self.squares[name] + square if name in self.squares else square
 
-    def _collect_whole(self, name: str, value: torch.Tensor, other: torch.Tensor) -> None:
-        """Note where an integer of one run is another than that of another run."""
-        changed = value != other
-        self.unsure[name] |= changed
-        if name in self.replaced:
+    def _collect_whole(
+        self, name: str, value: torch.Tensor | None, other: torch.Tensor | None, *, count: bool = True
+    ) -> None:
+        """Note where an integer of one run is another than that of another run, and `count` the ids that are."""
+        if value is None or other is None:
+            return
+        self.unsure[name] |= value != other
+        if count and name in self.replaced:
             self.replaced[name] = max(self.replaced[name], int(chosen.replaced(value, other).max()))
 
     @property

@@ -32,6 +32,7 @@ class FakeOracle:
     native = 0
     hosts: list[bool] = []  # noqa: RUF012 - of each test anew
     begun: list[object] = []  # noqa: RUF012 - of each test anew
+    options: dict[str, object] = {}  # noqa: RUF012 - of the last question
     built = 0
     script: list[Exception | None] = []  # noqa: RUF012 - of each test anew
     build_error: Exception | None = None
@@ -46,6 +47,7 @@ class FakeOracle:
 
     def ask(self, values, specs, *, native=False, host=False, **options):
         FakeOracle.asked += 1
+        FakeOracle.options = options
         FakeOracle.hosts.append(host)
         FakeOracle.native += native
         error = FakeOracle.script.pop(0) if FakeOracle.script else None
@@ -151,6 +153,28 @@ def test_a_borrowers_own_truth_has_to_be_a_fair_test_as_well(answers, monkeypatc
     found = answers.admitted(unfair)
     with pytest.raises(ReferenceFailed, match="cancellation"):
         found.in_full()
+
+
+def test_a_closer_look_is_taken_once_where_there_are_integers(answers, monkeypatch):
+    assert answers.answer(case()).closer is None
+    ids = {"y": TensorSpec(("n",), "int32")}
+    monkeypatch.setattr(answers, "definition", replace(DEFINITION, outputs=ids))
+    found = answers.answer(case())
+    assert "closely" not in FakeOracle.options
+    closer = found.closer()
+    assert FakeOracle.options["closely"]
+    assert closer.closer is None
+    asked = FakeOracle.asked
+    assert answers.answer(case()).closer() is closer
+    assert FakeOracle.asked == asked
+
+
+def test_what_a_closer_look_finds_has_to_be_a_fair_test_as_well(answers, monkeypatch):
+    monkeypatch.setattr(answers, "definition", replace(DEFINITION, outputs={"y": TensorSpec(("n",), "int32")}))
+    found = answers.admitted(case())
+    monkeypatch.setattr(module, "inadmissible", lambda truth: "a matter of rounding")
+    with pytest.raises(ReferenceFailed, match="a matter of rounding"):
+        found.closer()
 
 
 def test_whether_a_drawn_case_is_a_fair_test_is_found_out_once(answers, monkeypatch):

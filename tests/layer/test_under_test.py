@@ -139,15 +139,16 @@ def test_an_end_after_the_last_call_is_not_overlooked(error, status, words):
     assert failed.case is CASES[-1]
 
 
+@pytest.mark.parametrize("later", ["in_full", "closer"])
 @pytest.mark.parametrize("wrong", [False, True])
-def test_nobody_is_blamed_by_another_cases_bound(wrong):
+def test_nobody_is_blamed_by_another_cases_bound_or_without_a_closer_look(wrong, later):
     [call] = UnderTest(FakeKernel()).run([case()])
     value = call.outputs["y"] + 1e-3
     full = Truth({"y": OutputTruth("y", "float32", value, None, torch.full((3, 8), 1e-6 if wrong else 1e-2))})
     borrowed = replace(full, outputs={"y": OutputTruth("y", "float32", value, None, torch.zeros(3, 8))})
     compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
     assert not compare.verdict(call, borrowed).passed
-    assert compare.verdict(call, replace(borrowed, in_full=lambda: full)).passed is not wrong
+    assert compare.verdict(call, replace(borrowed, **{later: lambda: full})).passed is not wrong
 
 
 def test_a_borrowed_bound_says_nothing_of_the_tolerance():
