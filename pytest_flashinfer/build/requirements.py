@@ -96,8 +96,9 @@ def _unsatisfied(requirement: Requirement) -> str | None:
     if canonicalize_name(name) in _TOOLKIT:
         return None if find_nvcc() else f"needs {requirement}; install the CUDA toolkit or set CUDA_HOME"
     version = platform.python_version() if name.lower() == "python" else _installed(name)
-    if version is None:
-        return None if importable(name.replace("-", "_")) else f"needs {requirement}; pip install '{requirement}'"
+    if version is None:  # to look for more than the first part would import it, and here that is a stranger's word
+        top = name.replace("-", "_").partition(".")[0]
+        return None if importable(top) else f"needs {requirement}; pip install '{requirement}'"
     if requirement.specifier.contains(version, prereleases=True):
         return None
     return f"needs {requirement}; {name} {version} is installed; pip install '{requirement}'"
