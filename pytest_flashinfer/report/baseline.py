@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
-from statistics import median
+from statistics import NormalDist, median
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pytest_flashinfer.report.table import duration
@@ -20,6 +20,7 @@ THRESHOLD: Final = 0.05  # unless somebody says otherwise
 VERDICTS: Final = ("SLOWER", "UNDECIDED", "FASTER", "SAME")  # the worst first
 MACHINE: Final = "flashinfer"  # the key under which machine_info holds what this plugin knows of the machine
 _CONFIDENCE: Final = 0.95
+_MANY: Final = 1000  # rounds
 _NOTCH: Final = 1.57  # of IQR / sqrt(n), on either side of a median: the 95 % interval of a box plot's notch
 
 
@@ -39,14 +40,21 @@ def interval(durations: Sequence[float]) -> Interval:
     Fewer than six rounds cannot reach the confidence; the interval is then from the least to the greatest.
     """
     ordered = sorted(durations)
-    count, tail, outer = len(ordered), 0.0, 0
+    count = len(ordered)
+    outer = max(_left_out(count) - 1, 0)
+    return Interval(ordered[outer], median(ordered), ordered[count - 1 - outer], count)
+
+
+def _left_out(count: int) -> int:
+    """Return how many observations on either side may be left out before the confidence is lost."""
+    if count > _MANY:  # the binomial's terms are past what a float holds, and its normal limit is exact enough
+        return math.floor(count / 2 - NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(count) / 2 + 0.5)
+    tail = 0.0
     for k in range(count // 2):
         tail += 2 * math.comb(count, k) * 0.5**count
         if tail > 1 - _CONFIDENCE:
-            break
-        outer = k + 1  # so many observations on either side may be left out
-    outer = max(outer - 1, 0)
-    return Interval(ordered[outer], median(ordered), ordered[count - 1 - outer], count)
+            return k
+    return count // 2
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 
 import pytest
@@ -26,6 +27,17 @@ def exact(median):
 def test_intervals_by_order(rounds, low, high):
     found = interval([float(n) for n in range(rounds, 0, -1)])
     assert (found.low, found.median, found.high, found.rounds) == (low, (rounds + 1) / 2, high, rounds)
+
+
+@pytest.mark.parametrize("rounds", [999, 1000, 1001, 1040, 1500, 2001, 5000])
+def test_intervals_of_many_rounds(rounds):
+    """As integers have it, which never overflow, but for one round of the normal limit."""
+    tail, outer = 0, 0
+    while 20 * 2 * (tail := tail + math.comb(rounds, outer)) <= 2**rounds:
+        outer += 1
+    found = interval([float(n) for n in range(rounds)])
+    assert abs(found.low - (outer - 1)) <= (rounds > 1000)
+    assert found.high == rounds - 1 - found.low
 
 
 @pytest.mark.parametrize("rounds", [6, 10, 20])
