@@ -9,11 +9,10 @@ import torch
 
 from . import distribute, roundoff
 from .floats import is_narrow, representable
-from .lifted import Lifted, flatten, promote, replace, short, tag, whole
+from .lifted import Lifted, flatten, promote, replace, short, tag, true_dtype, whole
 from .ops import Kind, Op, magnitude
 from .wide import Step, WideMode
 
-_true_dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 _LIMIT = 2.0**24  # integers up to here are exact in float32
 _LIMIT_OF_EIGHT = 2.0**13  # and in the sums of 14 bits in which some cards add up products of 8-bit floats
 _SIXTEEN = (torch.bfloat16, torch.float16)
@@ -113,8 +112,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             tensor.terms = terms
             return tensor
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
-        if step.declared is None or (not floats and step.declared is None):
-            step.declared = _true_dtype(tensor) if _true_dtype(tensor) is not self.wide else torch.float32
+        if step.declared is None:
+            step.declared = true_dtype(tensor) if true_dtype(tensor) is not self.wide else torch.float32
         lifted = tag(tensor.to(self.wide), step.declared, origin=origin, clean=clean)
         lifted.exponential, lifted.integral, lifted.terms = step.name in ("exp", "exp2"), integral, terms
         lifted.eight = step.kind is Kind.MOVE and bool(floats) and all(map(of_eight, floats))

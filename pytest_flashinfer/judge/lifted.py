@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .wide import Step
 
 
+true_dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
+
+
 class Lifted(torch.Tensor):
     """A wide tensor that answers `dtype` with what the reference would have seen.
 
@@ -44,19 +47,27 @@ class Lifted(torch.Tensor):
         return self.declared
 
     def double(self, *_: Any, **__: Any) -> torch.Tensor:
-        """Cast to float64: for a wide tensor only the declared dtype changes."""
-        return tag(torch.ops.aten.alias(self), torch.float64, origin=self.origin, clean=self.clean)
+        """Cast to float64."""
+        return cast("torch.Tensor", self.to(torch.float64))
+
+    def float(self, *_: Any, **__: Any) -> torch.Tensor:
+        """Cast to float32."""
+        return cast("torch.Tensor", self.to(torch.float32))
 
     def type_as(self, other: torch.Tensor) -> torch.Tensor:
         """Cast to the declared dtype of another tensor."""
         return cast("torch.Tensor", self.to(other.dtype))
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Cast; `float64` is handled here because a float64 tensor would return itself unseen."""
+        """Cast. Only the declared dtype changes where it is cast to its own width, or to float64 where it is less wide.
+
+        That is handled here because a tensor of the dtype asked for would return itself unseen.
+        """
         if args and isinstance(args[0], torch.Tensor):
             args = (args[0].dtype, *args[1:])
-        if torch.float64 in args or kwargs.get("dtype") is torch.float64:
-            return self.double()
+        asked = kwargs.get("dtype") or next((each for each in args if isinstance(each, torch.dtype)), None)
+        if asked in (torch.float64, true_dtype(self)):
+            return tag(torch.ops.aten.alias(self), asked, origin=self.origin, clean=self.clean)
         return super().to(*args, **kwargs)
 
 

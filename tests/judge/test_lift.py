@@ -160,6 +160,36 @@ def test_where_lifting_fails_the_reference_is_the_truth_and_says_why(run: Callab
     assert found.allowance is not None
 
 
+WIDENED = {
+    "float": lambda x: x.float(),
+    "to": lambda x: x.to(torch.float32),
+    "to a dtype": lambda x: x.to(dtype=torch.float32),
+    "to another": lambda x: x.to(torch.ones(())),
+    "type_as": lambda x: x.type_as(torch.ones(())),
+    "double": lambda x: x.double(),
+}
+
+
+@pytest.mark.parametrize("widen", WIDENED.values(), ids=WIDENED)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_what_is_lifted_to_float32_for_want_of_memory_has_the_same_bounds(
+    widen: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
+) -> None:
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        y = widen(x) * 0.1
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)).bfloat16()
+
+    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(5)).to(dtype)
+    specs = {"y": OutputSpec("bfloat16", (64, 256))}
+    usual, small = (evaluate(norm, {"x": x}, specs, budget=budget) for budget in (None, 8 * 4 * x.numel() - 1))
+    assert small.how == "lifted to float32 (memory)"
+    one, other = usual.outputs["y"], small.outputs["y"]
+    assert one.allowance is not None
+    assert other.allowance is not None
+    assert float(other.allowance.mean()) == pytest.approx(float(one.allowance.mean()), rel=0.1)
+    assert other.widened == 1
+
+
 def test_a_budget_too_small_says_so() -> None:
     x = torch.randn(64, 64)
     found = evaluate(lambda x: x / 3, {"x": x}, {"y": OutputSpec("float32", (64, 64))}, budget=1 << 10)
