@@ -41,9 +41,10 @@ class OutputTruth:
     the judge in float32), or `None` where the reference could not be lifted or the output holds integers. `allowance`
     is the tolerated absolute error per element, same shape as `wide`. `undecided` marks elements which the reference's
     own rounding decides (near-ties): no verdict is based on them alone. `replaced`: of undecided rows of ids, how many
-    of one row may be others; `None` where that is not asked. `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound was
-    widened to hold the reference's own rounding (1: not at all). `probabilities` and `support` [rows, n] of an output
-    that the reference draws at random; `seeded`: the inputs decide what is drawn.
+    of one row may be others; `None` where that is not asked. `disputed` elements are finite in only one of reference
+    and float64 run. `widened`: by how much the bound was widened to hold the reference's own rounding (1: not at all).
+    `probabilities` and `support` [rows, n] of an output that the reference draws at random; `seeded`: the inputs decide
+    what is drawn.
     """
 
     name: str
