@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.inputs.dtypes import TEXTS, canonical, is_float
+from pytest_flashinfer.inputs.equation import yields
 from pytest_flashinfer.inputs.facts import Reading, Rule, as_rule, dimension, read
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.optional import defaults, droppable, scratch
@@ -213,8 +214,9 @@ def _trees(shape: tuple[str, ...] | None) -> tuple[ast.expr, ...] | None:
 
 
 def _solvable(rule: Rule) -> bool:
-    """Whether a rule is an equation that yields a size; `a % b == 0` only says which sizes are possible."""
-    return rule.left is not None and not any(isinstance(node, ast.Mod) for node in ast.walk(rule.tree))
+    """Whether a rule is an equation that yields a size; `a % b == 0` and `n & (n - 1) == 0` only say which may be."""
+    remainder = any(isinstance(node, ast.Mod) for node in ast.walk(rule.tree))
+    return not remainder and any(_candidates(rule, bare=bare) for bare in (True, False))
 
 
 def _equal(name: str, text: str) -> Rule:
@@ -222,11 +224,11 @@ def _equal(name: str, text: str) -> Rule:
 
 
 def _candidates(rule: Rule, *, bare: bool) -> list[str]:
-    """Return the names an equation could yield: those alone on one side, or any, the last one first."""
+    """Return the names an equation could yield: those alone on one side, or any that it yields, the last one first."""
     sides = [(rule.left, rule.right), (rule.right, rule.left)]
     if bare:
         return [a.id for a, b in sides if isinstance(a, ast.Name) and b is not None and a.id not in names_of(b)]
-    return sorted(rule.names, key=ast.unparse(rule.tree).rfind, reverse=True)
+    return sorted((n for n in rule.names if yields(rule, n)), key=ast.unparse(rule.tree).rfind, reverse=True)
 
 
 _CACHE: Final[dict[int, Contract]] = {}

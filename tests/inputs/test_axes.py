@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
+from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.data.model import Axis
 from pytest_flashinfer.inputs.axes import complete, output_shapes, solve_axes
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.edges import edge_cases
+from pytest_flashinfer.inputs.equation import yields
 from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Unsatisfiable
-from pytest_flashinfer.inputs.facts import read
+from pytest_flashinfer.inputs.facts import as_rule, dimension, read
 from pytest_flashinfer.inputs.grid import grid_of
 from tests.inputs.contracts import DENSE, MLA_PREFILL, PACKED, RAGGED, axes, define, tensor
 
@@ -35,6 +39,52 @@ def test_one_unknown_is_found_whatever_side_it_stands_on(constraint, given, name
     names = contract_of(sizes(constraint)).sizes
     definition = sizes(constraint, **dict.fromkeys(names))
     assert solve_axes(definition, given)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("constraint", "some", "right"),
+    [
+        ("n & (n - 1) == 0", {4, 64, 256}, lambda n: n & (n - 1) == 0),
+        ("(n & (n - 1)) == 0 and n >= 1", {1, 64, 256}, lambda n: n >= 1),
+        ("n & 15 == 0", {16, 48, 272}, lambda n: n % 16 == 0),
+        ("n ^ (n & 7) == n", {8, 40, 264}, lambda n: n % 8 == 0),
+        ("n / 2 == n // 2", {2, 18, 258}, lambda n: n % 2 == 0),
+        ("n == n // 16 * 16", {16, 48, 272}, lambda n: n % 16 == 0),
+        ("(n + 15) // 16 * 16 == n", {16, 48, 272}, lambda n: n % 16 == 0),
+        ("n == 8 * (n // 8)", {8, 40, 264}, lambda n: n % 8 == 0),
+        ("n == min(n, 64)", {0, 1, 33, 64}, lambda n: n <= 64),
+        ("n // 64 == 0", {0, 1, 33, 63}, lambda n: n < 64),
+        ("cdiv(n, 64) == 2", {65, 67, 128}, lambda n: 64 < n <= 128),
+        ("abs(n - 8) == 2", {6, 10}, lambda n: n in {6, 10}),
+        ("(n - 8) * (n - 10) == 0", {8, 10}, lambda n: n in {8, 10}),
+    ],
+)
+def test_an_equation_with_many_solutions_leaves_its_size_free(constraint, some, right):
+    found = {case["n"] for case, _ in edge_cases(sizes(constraint, n=None))}
+    assert some <= found
+    assert all(map(right, found))
+    with pytest.raises(Unsatisfiable, match="state `n`"):
+        solve_axes(sizes(constraint, n=None), {})
+
+
+def test_a_size_that_is_named_twice_in_a_sum_follows():
+    definition = sizes("n * q + 2 * n * k == 4096", n=None, q=None, k=8)
+    assert solve_axes(definition, {"q": 16})["n"] == 128
+    assert "n" in contract_of(definition).derived
+
+
+def _operations(parts):
+    binary = st.sampled_from(["({} + {})", "({} - {})", "({} * {})", "({} // 3 + {})", "({} & {})", "min({}, {})"])
+    unary = st.sampled_from(["(-{})", "abs({} - 9)", "cdiv({}, 16)", "({} >> 2)", "({} << 1)", "({} ^ 5)", "({} % 7)"])
+    return st.builds(str.format, binary, parts, parts) | st.builds(str.format, unary, parts)
+
+
+@drawn(st.recursive(st.sampled_from(["n", "m", "3", "16"]), _operations, max_leaves=5))
+def test_an_equation_yields_only_what_its_sides_rise_or_fall_with(text):
+    rule = as_rule(text, dimension(f"{text} == m"))
+    if yields(rule, "n"):
+        values = [run(rule.left, {"n": n, "m": 5}) for n in range(200)]
+        assert sorted(values) in (values, values[::-1])
 
 
 def test_equations_are_followed_to_the_end():
