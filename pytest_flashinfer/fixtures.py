@@ -135,7 +135,9 @@ def compare(
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
-    return Compare(_stated(fib_session, definition, named, tolerance), Record(request.node), check, fib_session.probed)
+    stated = _stated(fib_session, definition, named, tolerance)
+    reference.credit(stated.operands or "working")
+    return Compare(stated, Record(request.node), check, fib_session.probed)
 
 
 def _stated(session: FibSession, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:

@@ -103,7 +103,7 @@ def faults(
         spec = definition.outputs.get(name)
         if spec is not None:
             if lost := without_effect(named, spec.dtype):
-                yield f"{_listed(name, lost)} has no effect: {why_not(spec.dtype, named.comparison)}"
+                yield f"{_listed(name, lost)} has no effect: {why_not(spec.dtype, named.comparison, lost)}"
         elif not any(name in each.outputs for each in elsewhere()):
             outputs = ", ".join(definition.outputs)
             yield f"{definition.name} has no output {name!r}{_meant(name, definition.outputs)}; there are {outputs}"
@@ -141,7 +141,7 @@ def _idle_names(own: Tolerance, here: Sequence[Definition]) -> Iterator[str]:
             continue
         lost = set.intersection(*(set(without_effect(named, dtype)) for dtype in dtypes))
         if lost:
-            yield f"{_listed(name, sorted(lost))} has no effect: {why_not(dtypes[0], named.comparison)}"
+            yield f"{_listed(name, sorted(lost))} has no effect: {why_not(dtypes[0], named.comparison, lost)}"
 
 
 def _listed(name: str, names: Iterable[str]) -> str:
@@ -160,7 +160,7 @@ def _idle_words(own: Tolerance, here: Sequence[Definition]) -> Iterator[str]:
     lost = [setting for setting in given(own) if setting != "comparison"]
     for name, dtype in [*specs.items()][: len(lost) and 1]:
         by_name = [setting for setting in lost if setting not in without_effect(own, dtype)]
-        why = f"{name} is {dtype}: say {name}:{by_name[0]}=..." if by_name else why_not(dtype, own.comparison)
+        why = f"{name} is {dtype}: say {name}:{by_name[0]}=..." if by_name else why_not(dtype, own.comparison, lost)
         yield f"{', '.join(lost)} for all outputs has no effect: {why}"
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.judge.lending import Terms
+    from pytest_flashinfer.judge.tolerance import Operands
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.pool import Pool
 
@@ -52,7 +53,6 @@ class Answers:
         definition: Definition,
         *,
         timeout: float,
-        operands: str = "working",
         budget: int | None = None,
         keep: int = KEPT_BYTES,
         spare: int = 0,
@@ -61,12 +61,19 @@ class Answers:
         self.pool = pool
         self.definition = definition
         self.timeout = timeout
-        self.options = {"operands": operands, "budget": budget, "sampling": definition.op_type == "sampling"}
+        self.operands: Operands = "working"
+        self.options = {"budget": budget, "sampling": definition.op_type == "sampling"}
         self.native_seconds = 0.0  # that the reference took as it stands for all answers, also those that were known
         self.portable = True  # as far as is known, the host can find truths as well as the card
         self._process = ReferenceProcess(pool, definition, timeout, scribbled or Scribbled(definition.name))
         self._divided = Divided(self._ask_rows, lambda case: _raised(self._found(case, host=False)))
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
+
+    def credit(self, operands: Operands) -> None:
+        """Say whether bounds have room for operands held in 16 bits inside; bounds of the other kind are not lent."""
+        if operands != self.operands:
+            self.operands = operands
+            self._divided.terms.clear()
 
     def answer(self, case: Case) -> Truth:
         """Return the truth about a case. Raises ReferenceFailed.
@@ -90,10 +97,8 @@ class Answers:
     def begin(self, case: Case) -> None:
         """Begin to find the truth about a case that has been answered, where the host does, beside further calls."""
         on_the_host = self.portable and on_host(case, self.pool.device)
-        if case.lender is not None or not on_the_host or self.kept.get((case.key, True, False)) is not None:
-            return
-        oracle = self._process.running
-        if oracle is not None:
+        oracle, key = self._process.running, (case.key, self.operands, True, False)
+        if oracle is not None and case.lender is None and on_the_host and self.kept.get(key) is None:
             with contextlib.suppress(WorkerError):  # asked again, it says what is wrong
                 oracle.begin(case.values, specs_of(case), **self._settings(case))
 
@@ -153,7 +158,7 @@ class Answers:
 
     def _found(self, case: Case, *, host: bool, closely: bool = False) -> Truth | ReferenceFailed:
         """Look a truth up, or find and keep it."""
-        key = (case.key, host, closely)
+        key = (case.key, self.operands, host, closely)
         found = self.kept.get(key)
         if found is None:
             self.kept.make_room()
@@ -222,7 +227,8 @@ class Answers:
 
     def _settings(self, case: Case) -> dict[str, Any]:
         seed = case.recipe.seed & 0xFFFFFFFF
-        return {"timeout": self.timeout, "seed": seed, "rows": leading(case.definition), **self.options}
+        asked = {"timeout": self.timeout, "seed": seed, "rows": leading(case.definition), "operands": self.operands}
+        return {**asked, **self.options}
 
 
 def _raised(found: Truth | ReferenceFailed) -> Truth:

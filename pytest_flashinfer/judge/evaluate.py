@@ -12,7 +12,7 @@ from . import bound
 from .floats import canonical, is_float, name_of
 from .lift import Lift
 from .reference import Reference, Results, Style
-from .spread import Operands, Spread, check_shapes
+from .spread import Spread, check_shapes
 from .target import targets
 from .truth import SAMPLED, OutputSpec, OutputTruth, Truth
 from .wide import LiftError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from .lift import Plan
+    from .tolerance import Operands
 
 _RUNS_COARSE, _RUNS_FINE, _RUNS_DECIDED, _RUNS_NARROW = 4, 3, 3, 1
 _RUNS_LONG = 2  # one of each kind that Noise knows

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .tolerance import NAMES, Tolerance, stated
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _NUMBERS: Final = ("rtol", "atol", "required_matched_ratio", "max_error_cap")
 _BITS: Final = ("required_matched_ratio",)
@@ -39,7 +42,7 @@ def without_effect(named: Tolerance, dtype: str) -> list[str]:
     count = {*_counting(dtype, named.comparison), "comparison"}
     if is_real(dtype) and named.comparison in ("topk", "sampling"):
         count -= {"comparison"}
-    return [setting for setting in given(named) if setting not in count]
+    return [setting for setting in given(named) if setting not in count - {"operands"}]
 
 
 def given(own: Tolerance) -> list[str]:
@@ -48,8 +51,10 @@ def given(own: Tolerance) -> list[str]:
     return [name for name, value in stated(own).items() if value or not halves.get(name)]
 
 
-def why_not(dtype: str, comparison: str | None) -> str:
-    """Say how an output is compared for which a setting has no effect."""
+def why_not(dtype: str, comparison: str | None, settings: Collection[str]) -> str:
+    """Say how an output is compared for which these settings have no effect."""
+    if set(settings) == {"operands"}:
+        return "what a kernel may hold inside is said of all outputs: operands=... without a name"
     if comparison in ("topk", "sampling") and not is_real(dtype):
         return f"comparison={comparison} judges ids"
     if comparison == "exact":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from .lift import Plan
     from .reference import Reference, Results
+    from .tolerance import Operands
 
-Operands = Literal["working", "exact"]
 _CLOSER, _LOUD = 16, 8.0  # more runs, and how much louder they are: each swaps what is near for two times in five
 _MARGIN = 1.25  # the reference's own error, where it exceeds the model, is allowed with this margin
 

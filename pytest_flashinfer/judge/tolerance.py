@@ -25,8 +25,8 @@ class Tolerance:
     must be within it (shapes, NaN and inf are never excused). `max_error_cap`: absolute error that no element may
     exceed. `cosine`: smallest cosine similarity. `equal_nan`: NaN (or inf) where the reference has the same is right.
     `allow_negative_inf`: -inf where the reference has -inf is right (the default). `operands`: "exact" gives no credit
-    for 16-bit operands inside. `comparison`: which judge; "auto" chooses by dtype and op_type. `outputs`: the same,
-    for one output by name.
+    for 16-bit operands inside; it is said of all outputs. `comparison`: which judge; "auto" chooses by dtype and
+    op_type. `outputs`: the same, for one output by name.
     """
 
     rtol: float | None = None

@@ -233,7 +233,7 @@ def test_what_passes_is_never_asked_for_as_a_whole():
     assert parts[-1][1] == M
     assert len(parts) > 3
     assert worker.kernel.rows is None, "the native run is let go of with the last rows"
-    assert not answers.kept.get((case.key, False, False))
+    assert not answers.kept.get((case.key, "working", False, False))
 
 
 def test_the_reference_runs_once_natively_for_all_rows(monkeypatch):

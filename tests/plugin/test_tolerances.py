@@ -200,3 +200,41 @@ def test_a_tolerance_by_which_the_previous_answer_would_pass_is_refused(reposito
         found = done[f"test_correct[{name}"]
         assert found.outcome == ("failure" if refused else "passed"), done.output
         assert ("rtol 0.2, atol 0; the previous answer would pass" in found.text) is refused
+
+
+HELD = """import torch
+
+def run(x, w):
+    inside = torch.sigmoid(x.float() * w.float())
+    return inside @ torch.arange(64.0).sin().view(8, 8)
+"""
+
+
+@pytest.fixture
+def products(repository):
+    """A product of what is computed inside from 16-bit inputs, and a solution that holds it in 16 bits."""
+    inputs = {name: {"shape": shape, "dtype": "bfloat16"} for name, shape in (("x", ["n", "h"]), ("w", ["h"]))}
+    repository.define(name="inside_h8", op_type="inside", reference=HELD, inputs=inputs)
+    repository.sizes(64, name="inside_h8", folder="inside")
+    repository.solve("held", HELD.replace("inside @", "inside.bfloat16().float() @"), of="inside_h8")
+    repository.solve("exact", HELD, of="inside_h8")
+    return repository
+
+
+def test_operands_held_in_16_bits_inside_are_no_excuse_where_that_is_said(products):
+    done = products.run("-k", "inside_h8 and (test_correct or test_sizes)")
+    assert set(done.outcomes().values()) == {"passed"}
+    done = products.run("-k", "inside_h8 and (test_correct or test_sizes)", "--fib-tolerance=operands=exact")
+    assert {name: case.outcome for name in ("held", "exact") for case in done.of(f"[{name}")} == {
+        "held": "failure",
+        "exact": "passed",
+    }
+    assert all(case.outcome == "failure" for case in done.of("[held")), "listed and drawn"
+
+
+def test_that_is_not_said_of_one_output(products):
+    (warning,) = warned(products.run("-k", "test_schema", "--fib-tolerance=y:operands=exact"))
+    assert warning == (
+        "--fib-tolerance: y:operands has no effect: what a kernel may hold inside is said of all outputs: operands=... "
+        "without a name"
+    )
