@@ -1,8 +1,12 @@
-"""`convert IN OUT`: any known form in, the canonical one out; what is written is read back and must be the same."""
+"""`convert IN OUT`: any known form in, the canonical one out, or for solutions the form that OUT is called by.
+
+What is written is read back and must be the same.
+"""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, kind_of, owner_of, sort_by_kind
@@ -18,11 +22,11 @@ from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.write_solution import CannotWriteError, module_text, write_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pytest_flashinfer.data.faults import Fault, Loaded
-    from pytest_flashinfer.data.model import Solution
+    from pytest_flashinfer.data.model import Solution, Trace
 
 _SUFFIXES = {
     sniff.DEFINITION: (".json",),
@@ -56,7 +60,17 @@ def run(source: Path, target: Path, definition: str | None, *, force: bool) -> i
     for path in kinds.get(UNKNOWN, ()):
         sys.stdout.write(f"{path}: no known record: left out\n")
     files = sorted(path for kind, group in kinds.items() if kind in (BROKEN, *_SUFFIXES) for path in group)
-    return max([_one(path, _mirrored(path, source, target), definition, force=force) for path in files], default=0)
+    targets = {path: _mirrored(path, source, target) for path in files}
+    _demand_one_source_each({path: place for path, place in targets.items() if path not in kinds.get(BROKEN, ())})
+    return max([_one(path, place, definition, force=force) for path, place in targets.items()], default=0)
+
+
+def _demand_one_source_each(targets: Mapping[Path, Path]) -> None:
+    first: dict[Path, Path] = {}
+    for path, place in targets.items():
+        other = first.setdefault(place, path)
+        if other != path:
+            raise CannotConvertError(f"{other} and {path} would both be {place}: rename one of them")
 
 
 def _mirrored(path: Path, source: Path, target: Path) -> Path:
@@ -85,7 +99,7 @@ def _one(source: Path, target: Path, definition: str | None, *, force: bool) -> 
         )
     if target.suffix not in _SUFFIXES[kind]:
         wanted = " or ".join(suffix or "a folder" for suffix in _SUFFIXES[kind])
-        raise CannotConvertError(f"{target}: a {kind} is written to {wanted}")
+        raise CannotConvertError(f"{target}: {sniff.ARTICLE[kind]} is written to {wanted}")
     if target.exists() and not force and not (target.is_dir() and not any(target.iterdir())):
         raise CannotConvertError(f"{target} exists: name another place, or give --force to overwrite it")
     try:
@@ -143,13 +157,26 @@ def _agent(source: Path, target: Path) -> None:
 
 def _lines(source: Path, target: Path, definition: str | None) -> None:
     lines = load_traces(source, definition or owner_of(source))
-    found = [(loaded, check_record("trace", loaded)) for loaded in lines]
+    found = [(loaded, (*check_record("trace", loaded), *_beyond_json(loaded))) for loaded in lines]
     faults = [fault for _, told in found for fault in told if fault.kind == "fault"]
     if faults:
         raise _FaultyError(faults)
-    values = [_value(*each) for each in found]
-    _save(target, "".join(write.to_line(write.trace_document(value)) for value in values))
-    _same(target, values, [loaded.value for loaded in load_traces(target)])
+    text = _text([_value(*each) for each in found])
+    _save(target, text)
+    # As text: an error that is NaN is not equal to itself.
+    _same(target, text, _text([loaded.value for loaded in load_traces(target) if loaded.value is not None]))
+
+
+def _text(traces: Iterable[Trace]) -> str:
+    return "".join(write.to_line(write.trace_document(trace)) for trace in traces)
+
+
+def _beyond_json(loaded: Loaded[Trace]) -> Iterator[Fault]:
+    """Yield the numbers of a line that JSON does not have, but for the errors that are written as words."""
+    if loaded.value is not None:
+        for where, number in write.beyond_json(write.trace_document(loaded.value)):
+            message = f"{number} is no number of JSON: write another, or leave the key out"
+            yield loaded.fault(where, message)
 
 
 def _solution(source: Path, target: Path) -> None:
@@ -165,6 +192,13 @@ def _solution(source: Path, target: Path) -> None:
     except CannotWriteError as error:
         raise CannotConvertError(f"{target}: {error}") from error
     again = load_solution(target).value
-    if target.suffix == ".py":  # a module is named by its file, and says of itself what the document said
-        again = value if again is not None and again.definition == value.definition else None
-    _same(target, value, again)
+    if again is not None and target.suffix == ".py":  # its source is named as the file, and says more than before
+        kept = again.sources[0].content.startswith(value.sources[0].content.rstrip())
+        sources = value.sources if kept else again.sources
+        again = replace(again, entry_file=value.entry_file, sources=sources)
+    _same(target, _in_order(value), again and _in_order(again))
+
+
+def _in_order(solution: Solution) -> Solution:
+    """Sort the sources as a folder has them: their order says nothing."""
+    return replace(solution, sources=tuple(sorted(solution.sources, key=lambda source: source.path)))

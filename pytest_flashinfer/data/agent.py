@@ -86,7 +86,7 @@ def _messages(messages: Any) -> list[str]:
 def _response(entry: dict[str, Any]) -> list[str]:
     response, notes = entry.get("response"), []
     if isinstance(response, dict) and "choices" not in response and isinstance(response.get("text"), str):
-        information = response.pop("meta_info", {})
+        information = response.get("meta_info")
         reason = information.get("finish_reason") if isinstance(information, dict) else None
         response["choices"] = [{"index": 0, "text": response.pop("text"), "finish_reason": reason}]
         notes.append("a response of SGLang's own interface: 'text' read as the only choice")

@@ -11,7 +11,7 @@ _TELLING = {
     "sources": SOLUTION, "workload": TRACE, "kernel_id": "result", "conversation": "agent", "kernels": "calls",
     "outputs": DEFINITION, "output": DEFINITION, "reference": DEFINITION, "op_type": DEFINITION,
 }  # fmt: skip
-_ARTICLE = {
+ARTICLE = {
     DEFINITION: "a definition",
     SOLUTION: "a solution",
     TRACE: "a workload or trace line",
@@ -45,13 +45,13 @@ def _describes_inputs(inputs: Any) -> bool:
 def wrong_kind(value: Any, wanted: str) -> str | None:
     """Say that a document is not of the wanted kind; `None` where it may be."""
     if not isinstance(value, dict):
-        return f"{_ARTICLE[wanted]} is a JSON object, not {_name(value)}"
+        return f"{ARTICLE[wanted]} is a JSON object, not {_name(value)}"
     kind = kind_of(value)
     if kind is None or kind == wanted:
         return None
     home = {SOLUTION: "solutions", TRACE: "workloads", WORKLOAD: "workloads", DEFINITION: "definitions"}.get(kind)
     hint = f": move it under the {home} folder" if home else ""
-    return f"this is {_ARTICLE[kind]}, not {_ARTICLE[wanted]}{hint}"
+    return f"this is {ARTICLE[kind]}, not {ARTICLE[wanted]}{hint}"
 
 
 def _name(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""Records to canonical documents, and documents to text: what is written reads back as an equal record."""
+"""Records to canonical documents, and documents to text.
+
+What is written reads back as an equal record, but for numbers that JSON does not have: see `beyond_json`.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from pytest_flashinfer.data.solutions import ANY_HARDWARE
 from pytest_flashinfer.data.source import BrokenSource, bound_names, parse_python
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_flashinfer.data import model
+    from pytest_flashinfer.data.faults import JsonPath
 
 Document = dict[str, Any]
 
@@ -169,6 +173,15 @@ def spelled(number: float) -> float | str:
     if math.isnan(number):
         return "NaN"
     return number if math.isfinite(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def beyond_json(value: Any, where: JsonPath = ()) -> Iterator[tuple[JsonPath, float]]:
+    """Yield the numbers of a document that JSON does not have, NaN and the infinities, with their places."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield where, value
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        yield from beyond_json(member, (*where, key))
 
 
 def solution_document(solution: model.Solution) -> Document:

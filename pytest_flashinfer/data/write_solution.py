@@ -7,11 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.solution_forms import CONFIG
-from pytest_flashinfer.data.solution_module import is_solution_module
+from pytest_flashinfer.data.solution_module import constants
 from pytest_flashinfer.data.solution_rules import unsafe_path
+from pytest_flashinfer.data.source import BrokenSource, bound_names, parse_python
 from pytest_flashinfer.data.write import solution_document
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -83,10 +85,21 @@ def module_text(solution: Solution) -> str:
         raise CannotWriteError("a module holds one Python source: write a folder")
     if solution.entry_function != "run":
         raise CannotWriteError(f"a module's entry is 'run', not {solution.entry_function!r}: write a folder")
-    content = solution.sources[0].content
-    if is_solution_module(content):
-        return content
-    said = {
+    (source,) = solution.sources
+    unsaid = [*solution.extra.get("spec", {}), *(key for key in solution.extra if key != "spec"), *source.extra]
+    unsaid += ["binding"] if solution.binding is not None else []
+    if unsaid:
+        raise CannotWriteError(f"a module has no place for {', '.join(map(repr, unsaid))}: write a folder or .json")
+    tree = parse_python(source.content)
+    if isinstance(tree, BrokenSource):
+        raise CannotWriteError(f"its source is not Python: {tree.message} (line {tree.line})")
+    lines = _lines(solution, tree)
+    return f"{source.content.rstrip()}\n\n\n{''.join(lines)}" if lines else source.content
+
+
+def _lines(solution: Solution, tree: ast.Module) -> list[str]:
+    """Give the assignments that a module lacks. Raises CannotWriteError for a name that means something else there."""
+    wanted = {
         "definition": solution.definition,
         "name": solution.name,
         "author": solution.author,
@@ -96,5 +109,12 @@ def module_text(solution: Solution) -> str:
         "target_hardware": list(solution.target_hardware) or None,
         "dependencies": list(solution.dependencies) or None,
     }
-    lines = [f"{key} = {value!r}\n" for key, value in said.items() if value is not None]
-    return f"{content.rstrip()}\n\n\n{''.join(lines)}"
+    said, bound = constants(tree), bound_names(tree)
+    lines = []
+    for key, value in wanted.items():
+        is_said = key in said and value in (said[key], [said[key]])  # of one name or a list of one
+        if key in bound and not is_said and (value is not None or key in said):
+            raise CannotWriteError(f"its source has another {key!r} at its top level: correct that, or write a folder")
+        if value is not None and not is_said:
+            lines.append(f"{key} = {value!r}\n")
+    return lines

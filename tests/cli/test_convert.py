@@ -1,6 +1,7 @@
 """`convert`: every form of definition, workloads, and solutions as document, folder and module."""
 
 import json
+import math
 
 import pytest
 
@@ -65,6 +66,53 @@ def test_a_solution_goes_to_a_folder_or_module_and_back(tmp_path, middle):
         assert after == before
 
 
+MODULE = 'definition = "gemm"\nlanguage = "triton"\n\n\ndef run(a, b, c):\n    c.copy_(a @ b.T)\n'
+LOST = {
+    "author": {"sources": [{"path": "main.py", "content": f'author = "you"\n{MODULE}'}]},
+    "name": {"sources": [{"path": "main.py", "content": f"{MODULE}\n\ndef name():\n    pass\n"}]},
+    "definition": {"definition": "other", "sources": [{"path": "main.py", "content": MODULE}]},
+    "description": {"sources": [{"path": "main.py", "content": f'description = "x"\n{MODULE}'}]},
+    "binding": {"spec": {**SOLUTION["spec"], "binding": "torch"}},
+    "build_steps": {"spec": {**SOLUTION["spec"], "build_steps": ["make"]}},
+    "note": {"note": "x"},
+    "mode": {"sources": [{**SOLUTION["sources"][0], "mode": 644}]},
+}
+
+
+@pytest.mark.parametrize("key", LOST)
+def test_what_a_module_cannot_say_is_not_lost_in_silence(tmp_path, key, capsys):
+    source = samples.write(tmp_path / "mine.json", samples.changed(SOLUTION, **LOST[key]))
+    assert convert(source, tmp_path / "mine.py") == 2
+    assert repr(key) in capsys.readouterr().err
+    assert not (tmp_path / "mine.py").exists()
+
+
+@pytest.mark.parametrize("by_destination", [True, False])
+def test_a_module_that_says_some_of_it_is_told_the_rest(tmp_path, by_destination):
+    spec = {**SOLUTION["spec"], "destination_passing_style": by_destination, "target_hardware": ["cpu"]}
+    content = f'author = "me"\ntarget_hardware = "cpu"\n{MODULE}'
+    document = samples.changed(SOLUTION, spec=spec, sources=[{"path": "main.py", "content": content}])
+    assert convert(samples.write(tmp_path / "mine.json", document), tmp_path / "yours.py") == 0
+    assert (tmp_path / "yours.py").read_text() == (
+        f"{content}\n\nname = 'mine'\ndestination_passing_style = {by_destination}\n"
+    )
+
+
+def test_sources_may_be_listed_in_any_order(tmp_path):
+    sources = [*SOLUTION["sources"], {"path": "a/b.py", "content": "x = 1\n"}, {"path": "a.py", "content": "y = 1\n"}]
+    source = samples.write(tmp_path / "mine.json", samples.changed(SOLUTION, sources=sources))
+    assert convert(source, tmp_path / "folder") == 0
+
+
+def test_two_sources_of_one_target_are_refused_before_anything_is_written(tmp_path, capsys):
+    samples.write(tmp_path / "in/k.json", SOLUTION)
+    samples.write(tmp_path / "in/k.py", MODULE)
+    assert convert(tmp_path / "in", tmp_path / "out", "--force") == 2
+    wanted = f"{tmp_path / 'in/k.json'} and {tmp_path / 'in/k.py'} would both be {tmp_path / 'out/k.json'}"
+    assert wanted in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_solution_of_two_files_is_no_module(tmp_path, capsys):
     two = samples.changed(SOLUTION, sources=[*SOLUTION["sources"], {"path": "b.py", "content": "x = 1\n"}])
     assert convert(samples.write(tmp_path / "two.json", two), tmp_path / "two.py") == 2
@@ -90,6 +138,41 @@ def test_workload_lines_get_what_they_lack(tmp_path):
     assert lines[0]["workload"]["uuid"]
     assert lines[1]["solution"] is lines[1]["evaluation"] is None
     assert [each.notes for each in load_traces(tmp_path / "new.jsonl")] == [(), ()]
+
+
+def evaluated(relative=0.0, speedup=2.0, **tolerance):
+    evaluation = {
+        "status": "PASSED",
+        "environment": {"hardware": "a card"},
+        "timestamp": "2026-01-01T00:00:00Z",
+        "correctness": {"max_relative_error": relative, "max_absolute_error": 0.0},
+        "performance": {"latency_ms": 1.0, "reference_latency_ms": 2.0, "speedup_factor": speedup},
+    }
+    return {**samples.workload_line(tolerance=tolerance), "solution": "x", "evaluation": evaluation}
+
+
+@pytest.mark.parametrize("error", ["NaN", "Infinity", math.nan, math.inf])
+def test_errors_without_a_number_are_spelled(tmp_path, error):
+    source = samples.write_lines(tmp_path / "d.jsonl", evaluated(error))
+    assert convert(source, tmp_path / "out.jsonl") == 0
+    [line] = (tmp_path / "out.jsonl").read_text().splitlines()
+    written = json.loads(line)["evaluation"]["correctness"]["max_relative_error"]
+    assert written == (error if isinstance(error, str) else {"nan": "NaN", "inf": "Infinity"}[str(error)])
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        ("workload.tolerance.max_atol", evaluated(max_atol=math.inf)),
+        ("evaluation.performance.speedup_factor", evaluated(speedup=math.inf)),
+        ("note[0]", evaluated() | {"note": [math.nan]}),
+    ],
+)
+def test_other_numbers_that_json_does_not_have_are_told(tmp_path, where, line, capsys):
+    source = samples.write_lines(tmp_path / "d.jsonl", evaluated(), line)
+    assert convert(source, tmp_path / "out.jsonl") == 1
+    assert capsys.readouterr().out.startswith(f"{source}:2: {where}: ")
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_bare_lines_of_a_problem_are_for_its_definition(tmp_path):
@@ -183,6 +266,11 @@ def test_the_place_has_to_fit_the_record(tmp_path, capsys):
     assert convert(source, tmp_path / "out.jsonl") == 2
     assert convert(samples.write(tmp_path / "x.json", {"a": 1}), tmp_path / "out.json") == 2
     assert [line.startswith("error: ") for line in capsys.readouterr().err.splitlines()] == [True, True]
+
+
+def test_the_record_is_named_with_its_article(tmp_path, capsys):
+    assert convert(samples.write(tmp_path / "x.trace.json", [{"type": "mcp"}]), tmp_path / "out.py") == 2
+    assert "an agent trace is written to .json" in capsys.readouterr().err
 
 
 def test_a_key_of_another_form_that_is_null_changes_nothing(tmp_path, capsys):

@@ -106,6 +106,11 @@ def test_other_servers_responses_become_openais(tmp_path, response, message, rea
     assert normalised(loaded.value.document) == (loaded.value.document, [])
 
 
+def test_what_else_a_response_says_is_kept(tmp_path):
+    loaded = load_agent(samples.write(tmp_path / "a.trace.json", [samples.changed(REQUEST, response=NATIVE)]))
+    assert loaded.value.document[0]["response"]["meta_info"] == NATIVE["meta_info"]
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from pytest_flashinfer.data.discover import may_be_solution
 from pytest_flashinfer.data.solution_rules import check_solution, unsafe_path
 from pytest_flashinfer.data.solutions import load_solution
 from pytest_flashinfer.data.write_solution import CannotWriteError, module_text, write_folder
@@ -264,6 +265,24 @@ def test_python_modules_that_are_wrong(tmp_path, text, message):
     loaded = load_solution(samples.write(tmp_path / "mine.py", text))
     assert loaded.value is None
     assert message in str(loaded.faults[0])
+
+
+@pytest.mark.parametrize("wrong", ["author: int = 5", "author = 5", "author = x = 5", 'language = "fortran"'])
+def test_faults_of_a_module_are_at_the_lines_of_its_own_level(tmp_path, wrong):
+    """Not at those of a function's variables or of a docstring that look alike."""
+    head = '"""\nauthor = me\nlanguage = "x"\n"""\n\n\ndef run(x):\n    author = language = "x"\n    return x\n\n\n'
+    path = samples.write(tmp_path / "mine.py", f'{head}definition = "d"\n{wrong}\n')
+    assert {fault.line for fault in check_solution(load_solution(path))} == {13}
+
+
+@pytest.mark.parametrize("name", ["definition", "defintion"])
+def test_words_in_a_docstring_make_no_solution(tmp_path, name):
+    text = f'"""Help.\n\n{name} = "scale"\n"""\n\n\ndef run(x):\n    return x\n'
+    assert not may_be_solution(samples.write(tmp_path / "help.py", text))
+    assert may_be_solution(samples.write(tmp_path / "broken.py", f"{text}\n("))
+    slip = samples.write(tmp_path / "slip.py", f'{text}\n{name} = "scale"\n')
+    assert may_be_solution(slip)
+    assert {fault.line for fault in load_solution(slip).faults} == ({10} if name == "defintion" else set())
 
 
 def test_module_without_run(tmp_path):
