@@ -52,12 +52,11 @@ class Tally:
         """Return why a search in which nothing failed is no pass, or `None`: of `tried` cases hardly any says much."""
         judged = tried - len(self.errors)
         undrawn = [error for error in self.errors if isinstance(error, InputsError)]
-        if not self.errors:
-            return None
-        if not judged:
+        if self.errors and not judged:
             return f"no case could be judged; {_most(self.errors)}"
-        if not self.telling:
-            return f"only cases without elements could be judged, {judged} of {tried}; {_most(self.errors)}"
+        if tried and not self.telling:
+            reason = _most(self.errors) if self.errors else "the constraints leave no other sizes, or none were found"
+            return f"only cases without elements could be judged, {judged} of {tried}; {reason}"
         if tried - len(undrawn) < _SHARE * tried:
             return f"only {judged} of {tried} cases could be judged; {_most(undrawn)}"
         return None

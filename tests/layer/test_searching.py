@@ -329,6 +329,12 @@ def test_cases_without_elements_are_no_pass():
         search().run(check)
 
 
+def test_cases_without_elements_are_no_pass_either_where_all_of_them_could_be_judged():
+    empty = replace(ROWS, constraints=("n <= 0",))
+    with pytest.raises(pytest.skip.Exception, match=r"only cases without elements could be judged, (\d+) of \1; the"):
+        search(definition=empty).run(lambda axes, recipe, *, repeat: None)
+
+
 @pytest.mark.parametrize(("drawn", "ends"), [(2, pytest.skip.Exception), (3, None)])
 def test_where_hardly_a_case_could_be_drawn_the_usual_constraint_is_named(drawn, ends):
     calls = []
