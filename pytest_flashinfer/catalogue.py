@@ -138,10 +138,10 @@ class Catalogue:
         """Return what was changed in reading a definition's file, a line for each."""
         return [f"{path}: {note}" for note in self.dataset.load(path).notes]
 
-    def data_root(self, path: Path) -> Path | None:
-        """Return the folder below which the stored tensors of a definition's workloads lie."""
-        lines = self.dataset.workloads(path)
-        return self.dataset.workload_files.root_of(lines[0].path) if lines else None
+    def data_roots(self, path: Path) -> dict[str, Path]:
+        """Return the folders below which the stored tensors of a definition's workloads lie, by uuid."""
+        roots = self.dataset.roots(path)
+        return {uuid: roots[line.path] for uuid, line in self._by_uuid(path).items()}
 
     def unreadable(self) -> list[Unreadable]:
         """Return the solution files that cannot be read, whatever they are for."""

@@ -24,7 +24,7 @@ HOST_ELEMENTS = 1 << 16  # of all tensors of a case that the host makes sooner t
 
 @dataclass(frozen=True)
 class DefaultInputs:
-    """The maker that follows the contract; `root` is where the data set's stored tensors lie.
+    """The maker that follows the contract; `roots` are the folders below which workloads' stored tensors lie, by uuid.
 
     `own` makes those that the definition has code for; what it makes decides sizes. Small inputs are made on the host,
     whatever the device, so that they are the same everywhere.
@@ -32,7 +32,7 @@ class DefaultInputs:
 
     definition: Definition
     device: str
-    root: Path | None
+    roots: Mapping[str, Path] | None
     own: OwnInputs | None = None
 
     def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
@@ -44,7 +44,8 @@ class DefaultInputs:
         small = elements(self.definition, axes) <= HOST_ELEMENTS and recipe.layout == "contiguous"
         at = "cpu" if small else self.device
         given = {name: moved(value, at) for name, value in given.items()}
-        made = make_inputs(self.definition, axes, recipe, device=at, workload=workload, root=self.root, given=given)
+        root = self.roots.get(workload.uuid) if self.roots and workload is not None else None
+        made = make_inputs(self.definition, axes, recipe, device=at, workload=workload, root=root, given=given)
         return {name: moved(value, self.device) for name, value in made.items()}
 
 

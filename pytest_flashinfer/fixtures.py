@@ -88,7 +88,7 @@ def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSe
     from pytest_flashinfer.own_inputs import OwnInputs
 
     own = OwnInputs(definition, reference) if definition.init or definition.custom_inputs else None
-    return DefaultInputs(definition, str(session.device), session.catalogue.data_root(file.path), own)
+    return DefaultInputs(definition, str(session.device), session.catalogue.data_roots(file.path), own)
 
 
 @pytest.fixture

@@ -72,6 +72,11 @@ class DataSet:
             self._workloads[path] = [] if value is None else self.workload_files.read(path, value)
         return self._workloads[path]
 
+    def roots(self, path: Path) -> dict[Path, Path]:
+        """Give the root below which stored tensors lie, for each file with workloads of the definition in a file."""
+        files = dict.fromkeys(line.path for line in self.workloads(path))
+        return {file: self.workload_files.root_of(file) for file in files}
+
     def workload_text(self, path: Path) -> str:
         """Give the text of all files in which workloads of the definition in a file may be, without parsing any."""
         return self.workload_files.text(path, self.load(path).value)
@@ -176,8 +181,7 @@ class DataSet:
         if others:
             message = f"name {name!r} is also that of {', '.join(others)}: rename one; no solution of it is run"
             found.append(loaded.fault(("name",), message))
-        lines = self.workloads(path)
-        found += check_workloads(lines, loaded.value, self.workload_files.root_of(lines[0].path) if lines else None)
+        found += check_workloads(self.workloads(path), loaded.value, self.roots(path))
         found += self._solution_problems(name)
         return unique(found)
 

@@ -16,7 +16,7 @@ from pytest_flashinfer.data.rules import near
 from pytest_flashinfer.data.sizes import SizeError, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition, Workload
 
@@ -154,10 +154,11 @@ def check_workload(loaded: Loaded[Workload], definition: Definition, root: Path 
 
 
 def check_workloads(
-    lines: Sequence[Loaded[Workload]], definition: Definition, root: Path | None = None
+    lines: Sequence[Loaded[Workload]], definition: Definition, roots: Mapping[Path, Path] | None = None
 ) -> tuple[Fault, ...]:
-    """Check all lines of a definition, and that no two have one uuid."""
-    found = (fault for loaded in lines for fault in check_workload(loaded, definition, root))
+    """Check all lines of a definition, and that no two have one uuid; `roots` are those of their files."""
+    known = roots or {}
+    found = (fault for loaded in lines for fault in check_workload(loaded, definition, known.get(loaded.path)))
     faults = list(islice(found, MAX_FAULTS))
     first: dict[str, Loaded[Workload]] = {}
     for loaded in lines:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from pytest_flashinfer import omissions
 from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.cli.main import main
+from pytest_flashinfer.default_inputs import DefaultInputs
+from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.options import Options
 from tests.plugin.repository import RANDOM, Repository
 
 
-def catalogue(root, *, scope="full", solutions=("solutions",)):
+def catalogue(root, *, scope="full", solutions=("solutions",), workloads=("workloads",)):
     values = dict.fromkeys(Options.__dataclass_fields__)
-    places = {name: (root / name,) for name in ("definitions", "workloads")}
+    places = {"definitions": (root / "definitions",), "workloads": tuple(root / place for place in workloads)}
     places["solutions"] = tuple(root / place for place in solutions)
     return Catalogue(Options(**values | places), scope)
 
@@ -136,3 +142,22 @@ def test_workloads_that_are_nowhere_are_said(repository):
     assert said_of(repository.root, solutions=()) == [], "nobody would use them"
     (repository.path.parent / "workload.jsonl").write_text(text)
     assert said_of(repository.root) == [], "beside the definition, as one of the dialects has it"
+
+
+def test_each_file_of_workloads_has_a_root_of_its_own(repository, tmp_path):
+    """Stored tensors lie in the tree that the line is in, in the check as in the run."""
+    trees = [tmp_path / tree for tree in "ab"]
+    for tree in trees:
+        (tree / "blob").mkdir(parents=True)
+        save_file({"x": torch.ones(4, 8)}, tree / f"blob/{tree.name}.safetensors")
+        source = {"type": "safetensors", "path": f"blob/{tree.name}.safetensors", "tensor_key": "x"}
+        line = {"uuid": tree.name, "axes": {"n": 4}, "inputs": {"x": source, "w": RANDOM}}
+        place = tree / "workloads/elementwise/scale_add_h8.jsonl"
+        place.parent.mkdir(parents=True)
+        place.write_text(json.dumps({"definition": "scale_add_h8", "workload": line}) + "\n")
+    found = catalogue(repository.root, workloads=[tree / "workloads" for tree in trees])
+    assert [str(fault) for fault in found.problems(repository.path) if fault.kind == "fault"] == []
+    assert found.data_roots(repository.path) == {tree.name: tree for tree in trees}
+    make = DefaultInputs(found.definition(repository.path), "cpu", found.data_roots(repository.path))
+    workloads = found.workloads(repository.path, make.definition)
+    assert [make(each.axes, Recipe(0), each)["x"].sum() for each in workloads.values()] == [32, 32]
