@@ -57,7 +57,8 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     if own.comparison == "topk" and not actual.is_floating_point():
         return compare_topk(actual, truth, inputs or {}, ranked=ranked)
     if (truth.how == SAMPLED or own.comparison == "sampling") and not actual.is_floating_point():
-        return compare_samples(actual, truth, None if draws is None else draws.setdefault(truth.name, Draws()))
+        known = None if draws is None else draws.setdefault(truth.name, Draws())
+        return compare_samples(actual, truth, inputs or {}, known)
     if own.comparison == "exact" or not floats.is_float(truth.dtype):
         judge: Exact | Values = Exact(actual, truth, own, strict=settings.explicit)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,21 +11,26 @@ from .comparison import Comparison
 from .draws import FALSE_ALARM, Draws
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .truth import OutputTruth
 
 
-def compare_samples(actual: torch.Tensor, truth: OutputTruth, draws: Draws | None = None) -> Comparison:
+def compare_samples(
+    actual: torch.Tensor, truth: OutputTruth, inputs: Mapping[str, Any], draws: Draws | None = None
+) -> Comparison:
     """Judge sampled ids [rows]: each in the support of its row; together, as drawn from the rows' distributions.
 
     `draws` carries the test over several calls; without it this call alone is tested. Where the inputs decide what is
     drawn (a seed) draws are not independent, and only the support is looked at. Where the reference does not say what
-    it draws from (no `torch.multinomial`), the ids must be no larger than the reference's own range allows:
-    non-negative.
+    it draws from (no `torch.multinomial`), ids must be ones that some floating input has a row or column for.
     """
     flat = actual.reshape(-1)
     mass, support = truth.probabilities, truth.support
     if mass is None or support is None:
-        bad = (flat < 0) & (True if truth.native is None else ~torch.isin(flat, truth.native))  # -1 may pad
+        bad = (flat < 0) | (flat >= _largest(inputs))
+        if truth.native is not None:
+            bad &= ~torch.isin(flat, truth.native)  # -1 may pad
         note = "the reference's distribution is not known: only the range is checked"
         return _support(truth, flat, bad, note) if bool(bad.any()) else _fine(truth, flat, note)
     outside = (flat < 0) | (flat >= mass.shape[1])
@@ -49,6 +54,12 @@ def compare_samples(actual: torch.Tensor, truth: OutputTruth, draws: Draws | Non
             truth.name, ok=False, problem="values", n_total=flat.numel(), how="sampling", lines=(line, detail)
         )
     return _fine(truth, flat, f"in the support, distribution ok (chance {chance:.2g} over {draws.total} draws)")
+
+
+def _largest(inputs: Mapping[str, Any]) -> float:
+    """Return how many ids there may be: as many as the longest axis of a floating input has places."""
+    floats = [x for x in inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    return max((size for x in floats for size in x.shape), default=math.inf)
 
 
 def _fine(truth: OutputTruth, flat: torch.Tensor, note: str) -> Comparison:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .ops import describe
+from .packing import widest
 from .wide import Mode
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class _Capture(Mode):  # type: ignore[no-untyped-call]
         name = describe(func).name
         if name == "multinomial":
             self.states.append(_state(args[0].device, (kwargs or {}).get("generator")))
-            return self._answer(args[0])
+            many, again = args[1], args[2] if len(args) > 2 else (kwargs or {}).get("replacement", False)  # noqa: PLR2004
+            if many == 1 or again:  # else what one draws is missing for the next
+                return self._answer(args[0], many)
         result = func(*args, **(kwargs or {}))
         held = next((codes for codes in self._codes for arg in _tensors(args) if arg is codes.tensor), None)
         if held is not None and isinstance(result, torch.Tensor) and not result.is_floating_point():
@@ -75,15 +78,15 @@ class _Capture(Mode):  # type: ignore[no-untyped-call]
             self._codes.append(_Codes(result, held.draws))
         return result
 
-    def _answer(self, weights: torch.Tensor) -> torch.Tensor:
+    def _answer(self, weights: torch.Tensor, many: int) -> torch.Tensor:
         rows = weights.reshape(-1, weights.shape[-1])
         made = []
-        for row in rows:
+        for row in rows.repeat_interleave(many, dim=0):
             code = (len(self.draws) + self.shift) % rows.shape[1]
             made.append(_Draw(row.detach().clone(), code))
             self.draws.append(made[-1])
         codes = torch.tensor([draw.code for draw in made], dtype=torch.int64, device=weights.device)
-        codes = codes.reshape(*weights.shape[:-1], 1)
+        codes = codes.reshape(*weights.shape[:-1], many)
         self._codes.append(_Codes(codes, made))
         return codes
 
@@ -100,10 +103,11 @@ def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _note_ids(draws: list[_Draw], table: torch.Tensor) -> None:
-    """Remember that codes are places in `table`: one row for all draws, or one each."""
+    """Remember that codes are places in `table`: one row for all draws, or one for as many as each row has."""
     rows = table.reshape(-1, table.shape[-1])
+    each = len(draws) // len(rows) if len(rows) and len(draws) % len(rows) == 0 else len(draws)
     for place, draw in enumerate(draws):
-        draw.ids = rows[place if rows.shape[0] == len(draws) else 0]
+        draw.ids = rows[place // each]
 
 
 def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
@@ -113,10 +117,10 @@ def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
     least likely one that is in: which of equals are kept is for each sampler to say. Outputs that are not drawn by
     `torch.multinomial` are not in the result. Raises `InvalidReferenceError` where the reference raises.
     """
-    first, second = _captured(run, 0), _captured(run, 1)
+    first, second, size = _captured(run, 0), _captured(run, 1), widest(run.inputs)
     found = {}
     for name in outputs:
-        one = _assign(first[0][name], second[0][name], first[1].draws, second[1].draws)
+        one = _assign(first[0][name], second[0][name], first[1].draws, second[1].draws, size)
         if one is not None:
             found[name] = Target(one, one > 0, any(_GIVEN.search(each) for each in run.inputs))
     for number in range(_DOUBTED if found else 0):
@@ -124,7 +128,7 @@ def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
         pair = _captured(changed, 0), _captured(changed, 1)
         seeded = bool(set(pair[0][1].states) & set(first[1].states))  # whatever the generators were seeded with before
         for name, known in found.items():
-            other = _assign(pair[0][0][name], pair[1][0][name], pair[0][1].draws, pair[1][1].draws)
+            other = _assign(pair[0][0][name], pair[1][0][name], pair[0][1].draws, pair[1][1].draws, size)
             inside = other > 0 if other is not None and other.shape == known.support.shape else known.support
             found[name] = replace(known, support=known.support | inside, seeded=known.seeded or seeded)
     return {name: replace(each, support=each.support | _as_likely(run, each.support)) for name, each in found.items()}
@@ -160,12 +164,15 @@ def _shaken(run: Reference, number: int) -> dict[str, Any]:
 
 
 def _assign(
-    one: torch.Tensor | None, two: torch.Tensor | None, draws: list[_Draw], others: list[_Draw]
+    one: torch.Tensor | None, two: torch.Tensor | None, draws: list[_Draw], others: list[_Draw], size: int
 ) -> torch.Tensor | None:
-    """Give each row of an output the draw whose codes it shows in both runs; a row that shows none is certain."""
+    """Give each row of an output the draw whose codes it shows in both runs; a row that shows none is certain.
+
+    `size`: how many ids there are; more than weights, where these are of some candidates.
+    """
     if one is None or two is None or not draws or len(draws) != len(others) or one.is_floating_point():
         return None
-    size = draws[0].weights.shape[0]
+    size = max(size, *(len(draw.weights) for draw in draws))
     rows = torch.zeros(one.numel(), size, dtype=torch.float32, device=one.device)
     left = 0
     for row, (a, b) in enumerate(zip(one.flatten().tolist(), two.flatten().tolist(), strict=True)):
@@ -174,6 +181,8 @@ def _assign(
             weights = draw.weights.to(torch.float32)
             weights = weights / weights.sum()
             ids = draw.ids.long() if draw.ids is not None else torch.arange(size, device=weights.device)
+            if not 0 <= int(ids.min()) <= int(ids.max()) < size:
+                return None
             rows[row].scatter_(0, ids[: weights.shape[0]], weights)
             left += 1
         elif a == b and 0 <= a < size:

@@ -80,4 +80,4 @@ def test_a_sampler_of_no_rows_may_look_its_draws_up() -> None:
 
     specs = {"ids": OutputSpec("int32", (0,))}
     truth = evaluate(sampled, {"probs": torch.empty(0, 8)}, specs, sampling=True)
-    assert compare_samples(torch.empty(0, dtype=torch.int32), truth.outputs["ids"]).ok
+    assert compare_samples(torch.empty(0, dtype=torch.int32), truth.outputs["ids"], {}).ok

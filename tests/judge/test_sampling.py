@@ -167,3 +167,42 @@ def test_a_seed_may_be_taken_from_an_input_that_the_reference_does_not_use() -> 
 def told(reference: Callable[..., torch.Tensor], **inputs: int) -> OutputTruth:
     specs = {"samples": OutputSpec("int64", (ROWS,))}
     return evaluate(reference, {"probs": probabilities(), **inputs}, specs, sampling=True).outputs["samples"]
+
+
+def candidates_first(probs: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    """Draw among fewer places than there are ids."""
+    best = probs.topk(5, dim=-1)
+    kept = torch.where(torch.arange(5)[None, :] < k[:, None], best.values, 0.0)
+    return best.indices.gather(1, torch.multinomial(kept, 1))[:, 0]
+
+
+def test_fewer_candidates_than_ids_may_be_drawn_from() -> None:
+    truth = truth_of(candidates_first)
+    assert truth.probabilities is not None
+    assert truth.probabilities.shape == (ROWS, IDS)
+    k = torch.arange(ROWS) % 9 + 1
+    assert rounds(truth, lambda: candidates_first(probabilities(), k)) == ""
+    assert "not in the support" in rounds(truth, lambda: torch.multinomial(probabilities(), 1)[:, 0])
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_several_may_be_drawn_of_each_row(*, replacement: bool) -> None:
+    def reference(probs: torch.Tensor) -> torch.Tensor:
+        return torch.multinomial(probs, 3, replacement=replacement)
+
+    specs = {"samples": OutputSpec("int64", (ROWS, 3))}
+    truth = evaluate(reference, {"probs": probabilities()}, specs, sampling=True).outputs["samples"]
+    assert (truth.probabilities is not None) is replacement, "without, what one draws is missing for the next"
+    assert rounds(truth, lambda: reference(probabilities())) == ""
+    if replacement:
+        assert "do not follow" in rounds(truth, lambda: torch.multinomial(probabilities() ** 2, 3, replacement=True))
+
+
+def test_where_the_distribution_is_not_known_ids_are_those_that_there_are() -> None:
+    k = torch.ones(ROWS, dtype=torch.int64)
+    given = {"probs": probabilities(), "k": k}
+    found = evaluate(by_noise, given, {"samples": OutputSpec("int64", (ROWS,))}, sampling=True).outputs["samples"]
+    assert found.probabilities is None
+    largest = max(ROWS, IDS)
+    for value, right in ((0, True), (IDS - 1, True), (largest, False), (2**31 - 1, False), (-1, False)):
+        assert compare(torch.full((ROWS,), value), found, inputs=given).ok is right, value
