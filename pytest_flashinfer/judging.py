@@ -12,7 +12,7 @@ import pytest
 
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.comparison import Comparison
-from pytest_flashinfer.judge.floats import is_float
+from pytest_flashinfer.judge.topk import is_ranked
 from pytest_flashinfer.judge.truth import hopeless, undecidable
 from pytest_flashinfer.judge.vacuity import probe, unalike
 from pytest_flashinfer.judge.verdict import Verdict, decide
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_flashinfer.data.model import TensorSpec
     from pytest_flashinfer.judge.draws import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import Truth
@@ -110,6 +109,7 @@ class Compare:
         self.record = record
         self.check = check
         self.probed = {} if probed is None else probed
+        self._last: Mapping[str, torch.Tensor] = {}  # what the call before gave, where that is small
         self._draws: dict[str, Draws] = {}  # of all calls of an item: a few say nothing of a distribution
         self._first: dict[Any, tuple[Case, Truth]] = {}  # of a listed workload, whose answer is wrong for the others
 
@@ -125,6 +125,7 @@ class Compare:
         for name, value in errors.items():
             if value is not None and math.isfinite(value):
                 self.record.raise_to(name, value)
+        self._last = call.result.outputs if call.result is not None and call.case.nbytes <= _SMALL else {}
         if not verdict.passed:
             log = call.error.log if call.error is not None else call.result.log if call.result is not None else ""
             raise Failed(verdict, call.case, log)
@@ -175,6 +176,7 @@ class Compare:
                 self.tolerance,
                 equal_nan=truth.nan_inputs,
                 inputs=case.values,
+                previous=self._last.get(name),
                 ranked=is_ranked(name, declared),
                 draws=self._draws,
             )
@@ -219,12 +221,6 @@ class Compare:
 def _beside(native: torch.Tensor | None, value: torch.Tensor | None) -> torch.Tensor | None:
     """Return an output where the truth is: large ones wait on the host."""
     return value if native is None or value is None else value.to(native.device)
-
-
-def is_ranked(name: str, declared: Mapping[str, TensorSpec]) -> bool:
-    """Whether another output is declared to hold a value for each of these ids, so that their order is not free."""
-    others = (spec for other, spec in declared.items() if other != name and is_float(spec.dtype))
-    return any(spec.shape is not None and spec.shape == declared[name].shape for spec in others)
 
 
 def _with_poison(found: Comparison, unwritten: str, *, told: bool) -> Comparison:

@@ -86,6 +86,8 @@ def unpack(packed: torch.Tensor, dtype: str) -> torch.Tensor:
 
 def code_order(values: torch.Tensor) -> torch.Tensor:
     """Map an 8- or 16-bit float tensor to int32 codes in which neighbours differ by one and both zeros are equal."""
+    if values.dtype is torch.float8_e8m0fnu:  # powers of two, without a sign
+        return values.view(torch.uint8).to(torch.int32)
     width = values.element_size() * 8
     raw = values.view(torch.uint8 if width == 8 else torch.int16).to(torch.int32) & ((1 << width) - 1)  # noqa: PLR2004
     magnitude = raw & ((1 << (width - 1)) - 1)

@@ -30,6 +30,7 @@ class Tally:
     max_rel: float = 0.0
     share: float = 0.0
     at: int = 0
+    rank: float = 0.0  # of the element there: its share, and those that miss before all others
     special_at: int = -1
     dot: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
 
@@ -118,12 +119,13 @@ class Values:
             e = self.expected[part].to(torch.float64)
             counted = error if self.undecided is None else error.masked_fill(self.undecided[part], 0.0)
             share = torch.where(counted > 0, counted / tol, 0.0)
-            top = torch.where(missed, share + 1.0, share).argmax() if bool(share.numel()) else 0
+            ranks = torch.where(missed, share + 1.0, share)
+            top = ranks.argmax() if bool(share.numel()) else 0
             rel = torch.where(counted > 0, counted / e.abs(), 0.0)
             rel = torch.nan_to_num(rel, posinf=0.0)
             culprit = wrong & ~blamed
             numbers = [missed.sum(), wrong.sum(), blamed.sum(), counted.max(), rel.max(), share.max(), top]
-            numbers += [culprit.to(torch.uint8).argmax(), culprit.any(), wrong.to(torch.uint8).argmax()]
+            numbers += [culprit.to(torch.uint8).argmax(), culprit.any(), wrong.to(torch.uint8).argmax(), ranks.max()]
             values = torch.stack([torch.as_tensor(x).to(torch.float64) for x in numbers]).tolist()
             self._add(tally, part.start, values)
             if self.own.cosine is not None:
@@ -154,8 +156,9 @@ class Values:
 
     @staticmethod
     def _add(tally: Tally, start: int, values: list[float]) -> None:
-        if values[5] >= tally.share:
-            tally.share, tally.at = values[5], start + int(values[6])
+        tally.share = max(tally.share, values[5])
+        if values[10] >= tally.rank:
+            tally.rank, tally.at = values[10], start + int(values[6])
         if values[1] and (tally.special_at < 0 or (values[8] and tally.special == tally.blamed)):
             tally.special_at = start + int(values[7] if values[8] else values[9])
         tally.bad += int(values[0])

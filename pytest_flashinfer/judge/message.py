@@ -80,7 +80,7 @@ def _decide(judge: Exact | Values, tally: Tally) -> tuple[Problem, str]:
         cosine = _cosine(tally)
         if cosine is None or cosine < own.cosine:
             return "values", f"cosine similarity {cosine if cosine is not None else math.nan:.6f} < {own.cosine:g}"
-        if not own.explicit:
+        if not own.explicit and own.scale is None and judge.ratio is None:  # in place of the computed bound
             return "", ""
     if tally.bad and (judge.ratio is None or matched < judge.ratio):
         rule = "" if judge.ratio is None else f"{matched:.4%} of the elements match, {judge.ratio:.4%} required"

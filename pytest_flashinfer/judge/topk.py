@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .comparison import Comparison
+from .floats import is_float
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pytest_flashinfer.data.model import TensorSpec
 
     from .truth import OutputTruth
 
@@ -48,6 +51,12 @@ def compare_topk(
         if rows:
             return _failed(truth, reason, bad, rows, mine, theirs)
     return Comparison(truth.name, ok=True, n_total=actual.numel(), how="top-k", lines=(f"{truth.name}: ok as a top-k",))
+
+
+def is_ranked(name: str, declared: Mapping[str, TensorSpec]) -> bool:
+    """Whether another output is declared to hold a value for each of these ids, so that their order is not free."""
+    others = (spec for other, spec in declared.items() if other != name and is_float(spec.dtype))
+    return any(spec.shape is not None and spec.shape == declared[name].shape for spec in others)
 
 
 def _width(ids: torch.Tensor) -> int:
@@ -109,7 +118,8 @@ def _scores(ids: torch.Tensor, shaped: torch.Tensor, inputs: Mapping[str, Any]) 
         scores = value.reshape(ids.shape[0], -1).to(torch.float64)
         if bool((ids >= scores.shape[1]).any()):
             continue
-        chosen = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, ids.clamp_min(0), value=True)
+        padded = torch.zeros(scores.shape[0], scores.shape[1] + 1, dtype=torch.bool, device=scores.device)
+        chosen = padded.scatter_(1, ids.where(ids >= 0, scores.shape[1]), value=True)[:, :-1]
         worst = scores.masked_fill(~chosen, torch.inf).amin(dim=1)
         best = scores.masked_fill(chosen, -torch.inf).amax(dim=1)
         if bool((worst >= best).all()):

@@ -167,6 +167,34 @@ class TestWords:
         assert "copy of the input x" in compare(x.clone(), truth, inputs={"n": 3, "x": x}).hint
         assert "previous call's answer" in compare(before.clone(), truth, previous=before).hint
 
+    def test_an_element_that_misses_is_named_before_one_that_does_not(self) -> None:
+        """Also where that one spends more of its bound, in another chunk."""
+        expected = torch.zeros(measure.CACHED + 100, dtype=torch.float64)
+        expected[5], expected[-1] = 100.0, 1e6
+        actual = expected.clone()
+        actual[5], actual[-1] = 100.9, 1e6 + 2.0
+        allowance = torch.ones_like(expected)
+        allowance[-1] = 10.0
+        truth = OutputTruth("y", "float64", expected, expected, allowance)
+        found = compare(actual, truth, Tolerance(max_error_cap=1.0))
+        assert found.worst == (len(expected) - 1,)
+        assert "above max_error_cap 1" in found.summary
+
+    @pytest.mark.parametrize(
+        ("words", "ok"),
+        [
+            ("cosine=0.99", True),
+            ("cosine=0.99 scale=1", False),
+            ("cosine=0.99 required_matched_ratio=0.99", False),
+            ("cosine=0.99 rtol=0.1", False),
+            ("cosine=0.99 rtol=0.1 required_matched_ratio=0", True),
+            ("cosine=0.99 scale=1e9", True),
+        ],
+    )
+    def test_cosine_replaces_the_bound_unless_something_is_said_of_it(self, words: str, ok: bool) -> None:  # noqa: FBT001
+        expected = torch.ones(64)
+        assert compare(1.5 * expected, floats_of(expected.tolist()), parse(words)).ok is ok
+
     def test_numbers_of_the_worst_element(self) -> None:
         out = torch.ones(2, 3)
         out[1, 2], out[0, 1] = 1.5, 1.25

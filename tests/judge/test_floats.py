@@ -72,3 +72,8 @@ def test_packed_codes_unpack_low_nibble_first(codes: list[int]) -> None:
 def test_representable() -> None:
     assert floats.representable(torch.tensor([1.0, 0.5, math.nan, math.inf]).double(), torch.bfloat16)
     assert not floats.representable(torch.tensor([1.001]).double(), torch.bfloat16)
+
+
+def test_scales_without_a_sign_are_as_far_apart_as_their_exponents() -> None:
+    scales = torch.tensor([2.0**-3, 0.5, 1.0, 2.0, 64.0]).to(torch.float8_e8m0fnu)
+    assert floats.code_order(scales).diff().tolist() == [2, 1, 1, 5]

@@ -8,8 +8,8 @@ import torch
 from pytest_flashinfer.data.model import TensorSpec
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.tolerance import parse
+from pytest_flashinfer.judge.topk import is_ranked
 from pytest_flashinfer.judge.truth import OutputTruth
-from pytest_flashinfer.judging import is_ranked
 
 SCORES = torch.tensor([[0.5, 2.0, 2.0, -1.0, 0.1], [1.0, 1.0, 1.0, 0.0, 3.0]])
 IDS = torch.tensor([[1, 2], [4, 0]], dtype=torch.int32)
@@ -61,6 +61,15 @@ def test_padding_is_counted_and_undecided_rows_are_left_out() -> None:
     truth = OutputTruth("ids", "int32", IDS, undecided=undecided)
     wrong = torch.tensor([[3, 4], [4, 0]], dtype=torch.int32)
     assert compare(wrong, truth, TOPK, inputs={"scores": SCORES}).ok
+
+
+@pytest.mark.parametrize(("row", "ok"), [([1, -1], True), ([2, -1], True), ([3, -1], False), ([1, 2], False)])
+def test_ties_pass_in_rows_that_are_padded(row: list[int], ok: bool) -> None:  # noqa: FBT001
+    """Also where one of many is, and where the first id is not among the best."""
+    scores = torch.tensor([[0.1, 0.9, 0.9, 0.2], [0.1, 0.9, 0.8, 0.2]])
+    truth = OutputTruth("ids", "int32", torch.tensor([[1, -1], [1, 2]], dtype=torch.int32))
+    answer = torch.tensor([row, [1, 2]], dtype=torch.int32)
+    assert compare(answer, truth, TOPK, inputs={"scores": scores}).ok is ok
 
 
 VALUES = OutputTruth("values", "float32", torch.tensor([[2.0, 2.0], [3.0, 1.0]]))

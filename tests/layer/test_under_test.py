@@ -234,3 +234,14 @@ def test_errors_of_calls_that_passed_are_not_those_of_one_that_did_not():
     assert "bound_share" not in told(lost), "what is finite is within the bound"
     assert told(value + 2e-2)["bound_share"] == pytest.approx(2, rel=0.01)
     assert told(value + 2e-2)["max_abs"] == pytest.approx(2e-2, rel=0.01)
+
+
+def test_an_answer_to_the_call_before_is_known_as_one():
+    first, second = UnderTest(FakeKernel()).run([case(), case()])
+    compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
+    right, stale = first.outputs["y"], second.case.values["x"] * second.case.values["scale"]
+    compare(first, Truth({"y": OutputTruth("y", "float32", right, right.double(), torch.full((3, 8), 1e-6))}))
+    second.result.outputs["y"] = right.clone()
+    with pytest.raises(Failed) as raised:
+        compare(second, Truth({"y": OutputTruth("y", "float32", stale, stale.double(), torch.full((3, 8), 1e-6))}))
+    assert "the output is the previous call's answer" in raised.value.text()
