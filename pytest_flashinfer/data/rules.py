@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
+from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
@@ -44,6 +45,14 @@ def axes_exist(definition: Definition) -> Iterator[Finding]:
                 yield (group, name, "shape", number), f"unknown axis {size!r}{hint}", "fault"
 
 
+def axes_are_identifiers(definition: Definition) -> Iterator[Finding]:
+    """Demand names of axes that can stand in constraints and be parameters in Python."""
+    for name in definition.axes:
+        if not name.isidentifier() or iskeyword(name):
+            why = "a keyword of Python" if iskeyword(name) else "not a name in Python"
+            yield ("axes", name), f"axis {name!r} is {why}: rename it, with letters, digits and '_'", "fault"
+
+
 def axes_are_used(definition: Definition) -> Iterator[Finding]:
     """Warn of an axis that nothing mentions: a leftover, or a slip of the pen."""
     tensors = (*definition.inputs.values(), *definition.outputs.values())
@@ -71,9 +80,13 @@ def axes_are_sizes(definition: Definition) -> Iterator[Finding]:
             yield ("axes", name, "parent"), "an axis cannot be its own parent", "fault"
         if axis.kind == "expr" and axis.expression is not None:
             try:
-                parse(axis.expression, list(definition.axes))
+                expression = parse(axis.expression, list(definition.axes))
+                arithmetic = expression.kind != "prose" and not expression.reads_tensors
+                message = "" if arithmetic else "is not arithmetic over axes: write it as '2 * n' is"
             except ConstraintError as error:
-                yield ("axes", name, "expression"), f"{axis.expression!r} {error}", "fault"
+                message = str(error)
+            if message:
+                yield ("axes", name, "expression"), f"{axis.expression!r} {message}", "fault"
     try:
         resolve(definition, dict.fromkeys(definition.var_axes, 720720))  # divisible by all numbers up to 16
     except SizeError as error:
@@ -152,6 +165,7 @@ def counts_are_expressions(definition: Definition) -> Iterator[Finding]:
 
 
 RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
+    axes_are_identifiers,
     axes_exist,
     axes_are_sizes,
     sizes_are_not_negative,

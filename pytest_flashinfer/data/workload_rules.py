@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_flashinfer.data import schema
+from pytest_flashinfer.data import scalars, schema
 from pytest_flashinfer.data.blobs import BlobError, candidates, find_tensor
 from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
@@ -24,7 +24,6 @@ Finding = tuple[JsonPath, str, FaultKind]
 MAX_FAULTS = 2000  # told of the workloads of one definition
 _AXES: JsonPath = ("workload", "axes")
 _INPUTS: JsonPath = ("workload", "inputs")
-_INTEGERS = ("int64", "int32", "int16", "int8", "int4", "uint8", "uint16", "uint32", "uint64")
 
 
 def axes_are_given(definition: Definition, workload: Workload) -> Iterator[Finding]:
@@ -91,23 +90,11 @@ def inputs_are_of_the_right_kind(definition: Definition, workload: Workload) -> 
                 shape = ", ".join(tensor.shape)
                 yield where, f"{name} is a tensor [{shape}]: a scalar cannot stand for it", "fault"
             else:
-                problem = _scalar_problem(spec.value, tensor.dtype, optional=tensor.optional)
+                problem = scalars.problem(spec.value, tensor.dtype, optional=tensor.optional)
                 if problem:
                     yield (*where, "value"), f"{name} is {problem}", "fault"
         elif spec.kind == "custom" and definition.custom_inputs is None and definition.init is None:
             yield where, "a custom input, but the definition names no 'custom_inputs_entrypoint'", "fault"
-
-
-def _scalar_problem(value: Any, dtype: str, *, optional: bool) -> str | None:
-    if value is None:
-        return None if optional else f"{dtype}, not null: it is not optional"
-    if dtype in ("unknown", "dtype", "device"):
-        return None
-    if isinstance(value, str) != (dtype == "string"):
-        return f"{dtype}, not {value!r}"
-    if dtype in _INTEGERS and isinstance(value, float) and not value.is_integer():
-        return f"{dtype}, not {value!r}: a whole number is needed"
-    return None
 
 
 RULES: tuple[Callable[[Definition, Workload], Iterator[Finding]], ...] = (

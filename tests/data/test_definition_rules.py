@@ -67,6 +67,16 @@ RULES = {
         "unknown name 'k'",
     ),
     "no expression": ({"axes": {**samples.BASE["axes"], "n": {"type": "expr"}}}, "axes.n", "missing key 'expression'"),
+    "words as expression": (
+        {"axes": {**samples.BASE["axes"], "n": {"type": "expr", "expression": "two words here now"}}},
+        "axes.n.expression",
+        "'two words here now' is not arithmetic over axes",
+    ),
+    "an expression of tensors": (
+        {"axes": {**samples.BASE["axes"], "n": {"type": "expr", "expression": "h.size(0) + 1"}}},
+        "axes.n.expression",
+        "is not arithmetic over axes",
+    ),
     "own parent": (
         {"axes": {**samples.BASE["axes"], "n": {"type": "var", "parent": "n"}}},
         "axes.n.parent",
@@ -103,6 +113,23 @@ RULES = {
     "init without function": ({"init": "x = 1"}, "init", "no function in it"),
     "custom inputs": ({"custom_inputs_entrypoint": "make"}, "custom_inputs_entrypoint", "no top-level function 'make'"),
 }
+
+
+@pytest.mark.parametrize("name", ["in", "None", "2d", "head-dim", "a b", "a.b", "", "n+1", "4"])
+def test_axes_have_names_that_python_takes(tmp_path, name):
+    document = samples.changed(
+        samples.BASE,
+        axes={**samples.BASE["axes"], name: {"type": "var"}},
+        outputs={"y": {"shape": ["n", name or "n"], "dtype": "float32"}},
+    )
+    faults = [fault.message for fault in check(tmp_path, document) if fault.kind == "fault"]
+    assert any(message.startswith(f"axis {name!r} is ") and "Python: rename it" in message for message in faults)
+
+
+@pytest.mark.parametrize("name", ["N", "head_dim", "match", "größe", "_n2"])
+def test_other_names_of_axes_are_fine(tmp_path, name):
+    text = json.dumps(samples.BASE).replace('"n"', json.dumps(name))
+    assert check(tmp_path, json.loads(text)) == ()
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 
@@ -173,7 +174,14 @@ def test_duplicate_uuids(base, lines):
     [
         ("int32", 3, True), ("int32", 3.0, True), ("int32", 3.5, False), ("float32", 3, True), ("bool", True, True),
         ("float32", "x", False), ("string", "NHD", True), ("string", 3, False), ("float32", None, False),
-        ("unknown", "x", True),
+        ("unknown", "x", True), ("unknown", True, True), ("int32", True, False), ("float32", False, False),
+        ("bool", 0, True), ("bool", 1, True), ("bool", 2.5, False), ("bool", 2, False), ("bool", "x", False),
+        ("int8", 127, True), ("int8", -128, True), ("int8", 1000, False), ("int8", -129, False), ("uint8", -1, False),
+        ("uint8", 255, True), ("uint8", 256.0, False), ("int32", 2**40, False), ("int32", 2**31 - 1, True),
+        ("int64", 2**63, False), ("uint64", 2**64 - 1, True), ("int32", math.inf, False), ("int4", 8, False),
+        ("float32", 1e300, False), ("float32", -1e39, False), ("float32", 3.4028235e38, True), ("float64", 1e300, True),
+        ("float32", -math.inf, True), ("float16", 65504, True), ("float16", 65536, False), ("float32", 10**50, False),
+        ("bfloat16", -3.4e38, False), ("float8_e4m3fn", 448, True), ("float8_e4m3fn", 500, False),
     ],
 )  # fmt: skip
 def test_scalars(tmp_path, lines, dtype, value, good):
