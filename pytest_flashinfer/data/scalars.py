@@ -34,18 +34,20 @@ def problem(value: Any, dtype: str, *, optional: bool) -> str | None:
         return f"{dtype}, not {_shown(value)}"
     if dtype == "bool" and value not in (0, 1):
         return f"bool, not {_shown(value)}: write true or false"
-    if dtype in _INTEGERS:
-        return _of_integer(value, dtype)
-    if dtype in _TOO_LARGE and abs(value) >= _TOO_LARGE[dtype] and value not in (math.inf, -math.inf):
-        return f"{dtype}, which {_shown(value)} is too large for"
-    return None
+    return _of_integer(value, dtype) if dtype in _INTEGERS else _of_float(value, dtype)
+
+
+def _of_float(value: Any, dtype: str) -> str | None:
+    if dtype not in _TOO_LARGE or abs(value) < _TOO_LARGE[dtype] or not math.isfinite(value):
+        return None
+    return f"{dtype}, which {value!r} is too large for"
 
 
 def _of_integer(value: float, dtype: str) -> str | None:
     if isinstance(value, float) and not value.is_integer():
         return f"{dtype}, not {value!r}: a whole number is needed"
     low, high = _INTEGERS[dtype]
-    return None if low <= value <= high else f"{dtype}, from {low} to {high}, which {_shown(value)} is not"
+    return None if low <= value <= high else f"{dtype}, from {low} to {high}, which {value!r} is not"
 
 
 def _shown(value: Any) -> str:

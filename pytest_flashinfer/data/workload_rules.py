@@ -27,7 +27,7 @@ _INPUTS: JsonPath = ("workload", "inputs")
 
 
 def axes_are_given(definition: Definition, workload: Workload) -> Iterator[Finding]:
-    """Demand a size for every variable axis but those that the result decides, and none against a constant."""
+    """Demand a size for every variable axis but those that the result decides, and none against the definition."""
     for name in definition.var_axes:
         if name not in workload.axes and not _only_in_outputs(definition, name):
             yield _AXES, f"missing axis {name}: give its size", "fault"
@@ -37,6 +37,22 @@ def axes_are_given(definition: Definition, workload: Workload) -> Iterator[Findi
             yield (*_AXES, name), f"unknown axis {name!r}{near(name, list(definition.axes))}", "fault"
         elif axis.kind == "const" and axis.value not in (None, size):
             yield (*_AXES, name), f"axis {name!r} is the constant {axis.value}, not {size}", "fault"
+        elif axis.kind == "expr":
+            problem = _against_expression(definition, workload, name)
+            if problem:
+                yield (*_AXES, name), problem, "fault"
+
+
+def _against_expression(definition: Definition, workload: Workload, name: str) -> str | None:
+    """Say what an axis of kind `expr` comes to from the other sizes, where that is not the size that is given."""
+    others = {other: size for other, size in workload.axes.items() if other != name}
+    try:
+        due = resolve(definition, others).get(name)
+    except SizeError as error:
+        return str(error) if error.axis == name and not error.circular else None
+    if due in (None, workload.axes[name]):
+        return None
+    return f"axis {name!r} comes to {due}, not {workload.axes[name]}: {definition.axes[name].expression}"
 
 
 def _only_in_outputs(definition: Definition, name: str) -> bool:

@@ -117,6 +117,17 @@ RULES = {
     "missing axis": ({"axes": {}}, "missing axis n: give its size"),
     "unknown axis": ({"axes": {"n": 4, "nn": 4}}, "unknown axis 'nn'; did you mean 'n'?"),
     "constant": ({"axes": {"n": 4, "h": 9}}, "axis 'h' is the constant 8, not 9"),
+    "recipe": ({"recipe": 5}, "workload.recipe: expected an object {...}, got 5: how inputs of type 'random' are made"),
+    "no seed": ({"recipe": {}}, "workload.recipe: missing key 'seed'"),
+    "a seed in words": ({"recipe": {"seed": "x"}}, "recipe.seed: expected a whole number"),
+    "a family of numbers": ({"recipe": {"seed": 1, "family": 3}}, "recipe.family: expected a string"),
+    "a structure of nothing": ({"recipe": {"seed": 1, "structure": None}}, "recipe.structure: expected a string"),
+    "absent null": ({"recipe": {"seed": 1, "absent": None}}, "recipe.absent: expected a list"),
+    "absent number": ({"recipe": {"seed": 1, "absent": [3]}}, "recipe.absent[0]: expected a string"),
+    "layout": ({"recipe": {"seed": 1, "layout": "odd"}}, "recipe.layout: "),
+    "scalars null": ({"recipe": {"seed": 1, "scalars": None}}, "recipe.scalars: expected an object"),
+    "a list as scalar": ({"recipe": {"seed": 1, "scalars": {"c": [1]}}}, "recipe.scalars.c: expected a number"),
+    "unknown key of a recipe": ({"recipe": {"seed": 1, "sede": 1}}, "'sede'"),
     "negative": ({"axes": {"n": -1}}, "-1 is less than 0"),
     "no number": ({"axes": {"n": "4"}}, 'expected a whole number, got "4"'),
     "true": ({"axes": {"n": True}}, "expected a whole number, got true"),
@@ -160,6 +171,28 @@ def test_all_faults_of_a_line_at_once(base, lines):
 def test_constants_may_be_repeated(base, lines):
     (loaded,) = lines(samples.workload_line(axes={"n": 4, "h": 8}))
     assert check_workload(loaded, base) == ()
+
+
+@pytest.mark.parametrize(
+    ("expression", "sizes", "message"),
+    [
+        ("2 * n", {"n": 4, "m": 8}, None),
+        ("2 * n", {"n": 4}, None),
+        ("2 * n", {"n": 4, "m": 9}, "axis 'm' comes to 8, not 9: 2 * n"),
+        ("n * h", {"n": 4, "m": 9}, "axis 'm' comes to 32, not 9: n * h"),
+        ("n / 2", {"n": 3, "m": 1}, "axis 'm': 'n / 2' is 1.5, not a whole number"),
+        ("2 * k", {"n": 4, "k": 5, "m": 10}, None),
+        ("2 * k", {"n": 4, "m": 11}, "axis 'm' comes to 10, not 11: 2 * k"),
+        ("2 * k", {"n": 4, "k": 6, "m": 12}, "axis 'k' comes to 5, not 6: n + 1"),
+    ],
+)
+def test_sizes_that_follow_may_be_given_but_not_against_their_expression(tmp_path, lines, expression, sizes, message):
+    computed = {name: {"type": "expr", "expression": text} for name, text in (("k", "n + 1"), ("m", expression))}
+    document = samples.changed(samples.BASE, axes={**samples.BASE["axes"], **computed})
+    definition = load_definition(samples.write(tmp_path / "e.json", document)).value
+    (loaded,) = lines(samples.workload_line(axes=sizes))
+    told = [fault.split(": ", 2)[-1] for fault in found(loaded, definition)]
+    assert told == ([] if message is None else [message])
 
 
 def test_duplicate_uuids(base, lines):
