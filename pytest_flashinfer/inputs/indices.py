@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -12,6 +11,7 @@ import torch
 from pytest_flashinfer.inputs import unused
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
+from pytest_flashinfer.inputs.pool import ANY, check_distinct, limit_of, nothing_to_point_at
 from pytest_flashinfer.inputs.shared_pages import share
 from pytest_flashinfer.inputs.stale import POISON
 from pytest_flashinfer.inputs.told import expert_below
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _BIG: Final = 1 << 23  # elements of a table of random keys that are sorted at a time
 _TRIES: Final = 16
-_ANY: Final = 64  # ids stay below this where nothing bounds them
 _FEW: Final = 2  # tokens that occur in `few_ids`
 _NO_PAGE: Final = 1 << 30  # nobody has as many
 _RANGE: Final = 4  # fewer ids have one order between the first and the last
@@ -54,6 +53,7 @@ def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     count, limit = setting.shape(name)[0], limit_of(setting, name)
     if count and not limit:
         raise nothing_to_point_at(setting, name, f"{count} page indices")
+    check_distinct(setting, name, count)
     if setting.structure == "identity":
         return torch.arange(count) % max(limit, 1)
     ids = _owned(setting, count, limit)
@@ -80,13 +80,16 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     lines = math.prod(shape[:-1])
     lengths = found.kv if found.kv and lines % len(found.kv) == 0 else [shape[-1] * found.page_size] * max(1, shape[0])
     used = [min(shape[-1], -(-n // found.page_size)) for n in lengths for _ in range(lines // len(lengths))]
+    check_distinct(setting, name, sum(used))
     drawn = _owned(setting, sum(used), limit)
     if setting.structure == "identity":
         drawn = torch.arange(sum(used)) % max(limit, 1)
     elif setting.structure == "shared":
         share(setting.rng, drawn, used, rereads=setting.plan.rereads)
     ids = iter(drawn.tolist())
-    padding = next(iter(setting.plan.roles[name].unused), _NO_PAGE if setting.plan.junk and setting.seed % 2 else None)
+    no_page = (_NO_PAGE,) if setting.plan.junk and setting.seed % 2 else ()
+    least, most = setting.ends(name)
+    padding = next((n for n in (*setting.plan.roles[name].unused, *no_page) if least <= n <= most), None)
     table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)
     for line, width in zip(table.view(-1, shape[-1]) if table.numel() else (), used, strict=False):
         line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)
@@ -117,7 +120,8 @@ def distinct_rows(setting: Setting, rows: int, width: int, limit: int, device: t
 def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     """Return rows of distinct ids with a tail of -1: full rows, short ones and, among many, an empty one.
 
-    Where -1 may stand before ids, in every other draw each row is in any order, or ends with its ids.
+    Where -1 may stand before ids, in every other draw each row is in any order, or ends with its ids. Of a dtype
+    without -1 all rows are full.
     """
     shape, limit = setting.shape(name), limit_of(setting, name)
     rows, width = math.prod(shape[:-1]), shape[-1]
@@ -128,6 +132,7 @@ def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     out[:, :have] = distinct_rows(setting, rows, have, limit, device)
     kinds = {"uniform": [have], "empty": [0, 0, have], "single": [1], "one_long": [have, 1]}
     cycle = kinds.get(setting.structure) or [have, setting.rng.randint(1, have), 1, max(1, have - 1)]
+    cycle = cycle if setting.ends(name)[0] < 0 else [have]
     lengths = [cycle[i % len(cycle)] for i in range(rows)]
     valid = torch.tensor(lengths, device=device).view(-1, 1)
     out.masked_fill_(torch.arange(width, device=device) >= valid, -1)
@@ -202,8 +207,9 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     shape = setting.shape(name)
     low, high = setting.limits(name)
     low = max(low or 0, 0) if setting.plan.roles[name].unused else low or 0
-    top = min(n for n in (limit, None if high is None else high + 1, 1 << 31) if n is not None)
-    top = _ANY if limit is None and high is None else top
+    most = min(1 << 31, setting.ends(name)[1] + 1)
+    top = min(n for n in (limit, None if high is None else high + 1, most) if n is not None)
+    top = ANY if limit is None and high is None else top
     if math.prod(shape) and top <= low:
         raise AxisConflict(f"{name} < {top}", f"{math.prod(shape)} indices and {top} entries to point at")
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
@@ -230,18 +236,3 @@ def _tokens(seed: int, low: int, top: int) -> list[int]:
 def _ends(setting: Setting, low: int, top: int) -> tuple[int, ...]:
     """Return which of the first and the last valid id have to occur: in one draw both, in another only one."""
     return setting.rng.choice(((low, top - 1), (top - 1, low), (low,), (top - 1,)))
-
-
-def nothing_to_point_at(setting: Setting, name: str, entries: str) -> AxisConflict:
-    """Return the error for entries without anything that they could point at."""
-    limit = setting.plan.roles[name].limit
-    bound = ast.unparse(limit) if limit is not None else "entries"
-    return AxisConflict(f"{name} < {bound}", f"{entries} and {bound} = {limit_of(setting, name)}")
-
-
-def limit_of(setting: Setting, name: str) -> int:
-    """Return what ids stay below, by constraints and by the axis that they index."""
-    own = setting.size(setting.plan.roles[name].limit)
-    high = setting.limits(name)[1]
-    known = [n for n in (own, None if high is None else high + 1) if n is not None]
-    return max(0, min(known)) if known else max(_ANY, math.prod(setting.shape(name)))

@@ -114,7 +114,7 @@ def targets(setting: Setting, group: list[str]) -> torch.Tensor:
     marks: set[int] = set()
     for name in group:
         role, (least, most) = setting.plan.roles[name], setting.limits(name)
-        ends = [n for n in (setting.size(role.limit), None if most is None else most + 1) if n is not None]
+        ends = [n for n in (setting.limit(name), None if most is None else most + 1) if n is not None]
         low, top = max(low, least or 0), min([top, *ends] if ends and role.kind != "order" else [0])
         marks |= set(unused.marks(setting, name))
     used = torch.cat([setting.given[name].flatten().long() for name in group])

@@ -70,7 +70,7 @@ def _outer(setting: Setting, name: str) -> int:
 
 def positions(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
     """Return positions: those within their sequences where rows belong to some, else any that the table has."""
-    shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
+    shape, limit = setting.shape(name), setting.limit(name)
     batch = next((setting.given[n] for n in setting.plan.of("batch_ids") if n in setting.given), None)
     if batch is not None and tuple(batch.shape) == shape and found.kv:
         most = [kv if limit is None else min(kv, limit) for kv in found.kv]
@@ -111,7 +111,7 @@ def _order(setting: Setting, name: str, found: Sequences, device: torch.device) 
 
 def _amounts(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
     del found
-    most = setting.size(setting.plan.roles[name].limit) or 0
+    most = setting.limit(name) or 0
     return indices.uniform_ids(setting, name, most + 1, device)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs import lengths, queries
+from pytest_flashinfer.inputs.dtypes import is_integer, torch_dtype
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.limits import limits
@@ -46,8 +47,21 @@ class Setting:
         return size(tree, self.env)
 
     def limits(self, name: str) -> tuple[int | None, int | None]:
-        """Return the least and the greatest value that constraints allow in a tensor."""
-        return limits(self.contract, name, self.env)
+        """Return the least and the greatest value that constraints allow in a tensor, of those that its dtype has."""
+        low, high = limits(self.contract, name, self.env)
+        least, most = self.ends(name)
+        return None if low is None else max(low, least), None if high is None else min(high, most)
+
+    def ends(self, name: str) -> tuple[int, int]:
+        """Return the least and the greatest whole number that the dtype of a tensor has."""
+        dtype = self.contract.dtype(name)
+        ends = torch.iinfo(torch_dtype(dtype) if is_integer(dtype) else torch.int64)
+        return ends.min, ends.max
+
+    def limit(self, name: str) -> int | None:
+        """Return what ids stay below: what they point at has as many entries, or the dtype has no more numbers."""
+        own = self.size(self.plan.roles[name].limit)
+        return None if own is None else min(own, self.ends(name)[1] + 1)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an input whose sizes are all known."""
@@ -214,7 +228,7 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
         return [int(n) for n in setting.given[name].flatten().tolist()]
     low, high = setting.limits(name) if name else (None, None)
     room = capacity(setting, found, high)
-    high = room if high is None else min(high, room)
+    high = min(n for n in (high, room, setting.ends(name)[1] if name else None) if n is not None)
     low = min(max(low or 0, 0), high)
     options = lengths.telling(found.page_size, low, high, setting.rng)
     drawn = lengths.arranged(options, found.count, setting.structure, found.page_size, setting.rng)

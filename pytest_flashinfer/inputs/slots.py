@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_flashinfer.inputs import unused
-from pytest_flashinfer.inputs.indices import limit_of, nothing_to_point_at, sample
+from pytest_flashinfer.inputs.indices import sample
+from pytest_flashinfer.inputs.pool import check_distinct, limit_of, nothing_to_point_at
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Setting
@@ -24,6 +25,7 @@ def slots(setting: Setting, name: str) -> torch.Tensor:
     count = math.prod(shape)
     if count and not limit:
         raise nothing_to_point_at(setting, name, f"{count} slots")
+    check_distinct(setting, name, count)
     left = _untaken(setting, name, limit)
     room = len(left) if left is not None and count <= len(left) else limit
     ids = torch.arange(count) % room if setting.structure == "identity" and room else sample(setting, count, room)

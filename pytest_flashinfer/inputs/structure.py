@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs import equated, indices, replaced, unnamed, unused
 from pytest_flashinfer.inputs.alike import are_few, ids_alike
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
+from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.longest import longest_scalars
 from pytest_flashinfer.inputs.row_values import OF_ROWS
 from pytest_flashinfer.inputs.sequences import Sequences, Setting, draw_sequences
@@ -32,6 +33,7 @@ SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank", "all_padded
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
 _OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform", "blank"), "token_ids": ("few_ids",)}
+_WIDE: Final = 4  # bytes, for which hardly a tensor has too many entries to name
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
 
 
@@ -72,12 +74,20 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
     for name in _in_order(setting.plan, names):
         own = replace(setting, rng=Random(f"{setting.seed}/{name}"), given={**setting.given, **tensors})  # noqa: S311
         values = _make(own, name, found, device)
-        dtype = torch_dtype(setting.contract.dtype(name))
-        tensors[name] = values if values.dtype == dtype else values.to(device=device, dtype=dtype)
-        tensors[name] = tensors[name].to(device).contiguous()
+        tensors[name] = _stored(own, name, values).to(device).contiguous()
     equated.agree(setting, tensors)
     longest_scalars(setting, found, tensors)
     return tensors
+
+
+def _stored(setting: Setting, name: str, values: torch.Tensor) -> torch.Tensor:
+    """Return values in the declared dtype. Raises AxisConflict where a narrow one has not all of them."""
+    dtype = torch_dtype(setting.contract.dtype(name))
+    stored = values if values.dtype == dtype else values.to(dtype)
+    if stored is not values and dtype.itemsize < _WIDE and not torch.equal(stored.to(values.dtype), values):
+        low, high = (int(n) for n in values.aminmax())
+        raise AxisConflict(f"{name} is {setting.contract.dtype(name)}", f"values from {low} to {high}")
+    return stored
 
 
 def _in_order(plan: Plan, names: list[str]) -> list[str]:
@@ -101,7 +111,7 @@ def _make(setting: Setting, name: str, found: Sequences, device: torch.device) -
 
 def _experts(setting: Setting, name: str, kind: str, device: torch.device) -> torch.Tensor:
     """Return experts: of those that a range says, else of as many as an axis says, else of twice as many as choices."""
-    limit = setting.size(setting.plan.roles[name].limit)
+    limit = setting.limit(name)
     shape = setting.shape(name)
     low, high = setting.limits(name) if kind == "expert_ids" else (None, None)
     limit = limit if high is None else high + 1
@@ -156,7 +166,7 @@ def _mask(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
 
 
 def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torch.Tensor:
-    shape, limit = setting.shape(name), setting.size(setting.plan.roles[name].limit)
+    shape, limit = setting.shape(name), setting.limit(name)
     if kind == "zeros":
         return torch.zeros(shape, dtype=torch.uint8, device=device)
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
@@ -164,7 +174,7 @@ def _plain(setting: Setting, name: str, kind: str, device: torch.device) -> torc
         dtype = setting.contract.dtype(name)
         return content_bytes(kind, storage_shape(shape, dtype), torch_dtype(dtype), generator, *setting.limits(name))
     if kind == "seed":
-        return torch.randint(1 << 31, shape, generator=generator, device=device)
+        return torch.randint(min(1 << 31, setting.ends(name)[1] + 1), shape, generator=generator, device=device)
     draw = ids_alike if kind == "index" and are_few(setting, name) else indices.uniform_ids
     return draw(setting, name, limit, device)
 

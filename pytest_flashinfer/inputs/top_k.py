@@ -33,11 +33,11 @@ def top_k(setting: Setting, name: str) -> torch.Tensor:
     all by its meaning, 0 or more than there are, is among them where the contract knows of it and allows it.
     """
     low, high = setting.limits(name)
-    row = setting.size(setting.plan.roles[name].limit)
+    row, (least, most) = setting.limit(name), setting.ends(name)
     top = max(1, low or 1, min(n for n in (row or high or _FEW, high) if n is not None))
-    least = max(1, low or 1)
-    apart = [n for n in _apart(setting, name, top, row) if (low is None or n >= low) and (high is None or n <= high)]
-    picks = [_one(setting, least, top, apart) for _ in range(math.prod(setting.shape(name)))]
+    least, most = least if low is None else low, most if high is None else high
+    apart = [n for n in _apart(setting, name, top, row) if least <= n <= most]
+    picks = [_one(setting, max(1, low or 1), top, apart) for _ in range(math.prod(setting.shape(name)))]
     return torch.tensor(picks, dtype=torch.int64).view(setting.shape(name))
 
 

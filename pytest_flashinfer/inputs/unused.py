@@ -91,7 +91,8 @@ def marks(setting: Setting, name: str) -> list[int]:
     env = _with_scalars(setting, setting.contract.definition.inputs)
     found: list[Any] = [*setting.plan.roles[name].unused, *(env.get(n) for n in _named(setting.contract, name))]
     found += [size(tree, env) for tree in setting.contract.reading.facts.others.get(name, ())]
-    return list(dict.fromkeys(n for n in found if isinstance(n, int)))
+    least, most = setting.ends(name)
+    return list(dict.fromkeys(n for n in found if isinstance(n, int) and least <= n <= most))
 
 
 def _with_scalars(setting: Setting, names: Iterable[str]) -> dict[str, Any]:

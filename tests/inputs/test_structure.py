@@ -18,6 +18,7 @@ from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.lengths import arranged, raised, telling
 from pytest_flashinfer.inputs.partition import partition
 from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.sequences import draw_sequences
 from pytest_flashinfer.inputs.stale import live_slots
@@ -360,3 +361,43 @@ def test_a_single_id_is_an_end_of_its_range_in_some_draws_only():
     ids = [int(make_inputs(one, {"n": 1, "rows": 9}, Recipe(seed))["index"]) for seed in range(60)]
     assert {0, 8} < set(ids)
     assert 10 < sum(0 < n < 8 for n in ids) < 50
+
+_POOLS = {
+    "token_ids": ({"table": tensor("vocab h")}, "n"),
+    "slot_mapping": ({"cache": tensor("rows h"), "x": tensor("n h")}, "n"),
+    "positions": ({"cos_sin_cache": tensor("rows h"), "q": tensor("n h")}, "n"),
+    "topk_ids": ({"weights": tensor("num_experts h"), "x": tensor("n h")}, "n k"),
+    "sparse_indices": ({"kv_cache": tensor("num_pages h"), "q": tensor("n h")}, "n k"),
+    "block_table": ({"kv_cache": tensor("num_pages page h"), "seq_lens": tensor("n", "int32")}, "n k"),
+    "which": ({"bank": tensor("rows h")}, "n"),
+}  # fmt: skip
+
+
+def pointing(name, dtype):
+    """Return a definition with ids of a narrow dtype that point into a pool with more rows than it has numbers."""
+    inputs, shape = _POOLS[name]
+    sizes = axes(n=None, **dict.fromkeys(("rows", "num_experts", "num_pages", "vocab"), 70_000), page=2, k=4, h=1)
+    reference = f"def run({', '.join((*inputs, name))}):\n    return {next(iter(inputs))}[{name}.long()]\n"
+    return define("narrow", sizes, {**inputs, name: tensor(shape, dtype)}, {"y": tensor("n h")}, reference)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("name", _POOLS)
+def test_ids_of_a_narrow_dtype_are_those_that_it_has(name, dtype):
+    definition, most = pointing(name, dtype), torch.iinfo(getattr(torch, dtype)).max
+    contract, found = contract_of(definition), []
+    for seed, structure in enumerate(structures(contract, plan_of(contract)) * 2):
+        inputs = make_inputs(definition, {"n": 12}, Recipe(seed, structure=structure))
+        moved = rearranged(definition, {"n": 12}, inputs, seed)
+        for values in (inputs[name], moved.get(name, inputs[name])):
+            found += values.flatten().tolist()
+    assert min(found) >= -1
+    assert most * 0.8 < max(found)
+
+
+def test_more_ids_that_differ_than_a_dtype_has_are_refused():
+    with pytest.raises(AxisConflict, match="200 ids, of which int8 has 128"):
+        make_inputs(pointing("slot_mapping", "int8"), {"n": 200}, Recipe(0))
+    lengths = replace(RAGGED, inputs={**RAGGED.inputs, "indptr": tensor("len_indptr", "int8")})
+    with pytest.raises(AxisConflict, match=r"`indptr is int8` does not hold for values from 0 to 300"):
+        make_inputs(lengths, {"n": 5, "total": 300, "len_indptr": 6}, Recipe(0))
