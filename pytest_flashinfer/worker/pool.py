@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.worker import allowed
 from pytest_flashinfer.worker.builds import Build, Builds
 from pytest_flashinfer.worker.client import Worker
-from pytest_flashinfer.worker.errors import WorkerDied
+from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.nursery import Nursery
 from pytest_flashinfer.worker.turns import Turns
 
@@ -74,13 +74,10 @@ class Pool:
         context after the other. Raises WorkerDied where no worker can be started.
         """
         worker = self._warm.pop(handler, None)
-        if worker is None or not worker.alive:
+        if worker is None or not worker.alive or _not_ready(worker) is not None:
             worker = self._fork(handler)
-        try:
-            worker.start()
-        except WorkerDied:
-            worker = self._fork(handler)
-            worker.start()
+            if (why := _not_ready(worker)) is not None:
+                raise WorkerDied(f"no process can be made ready on {self.device}: {why.detail}", why.log) from why
         if successor:
             self._due.add(handler)
         if not any(other.preparing for other in self._warm.values()):
@@ -114,9 +111,9 @@ class Pool:
         """
         if self.device == "cpu":
             self.builds.wait()
-        for worker in self._warm.values():
-            if worker.alive:
-                worker.start()
+        for handler, worker in list(self._warm.items()):
+            if worker.alive and _not_ready(worker) is not None:  # whoever needs one has another made
+                del self._warm[handler]
 
     def build_ahead(self, request: Mapping[str, Any], folder: Path, seconds: float) -> None:
         """Begin to build what `request` describes in `folder`, for the cache only. Raises WorkerDied or OSError."""
@@ -186,6 +183,16 @@ class Pool:
             "devices": allowed.devices(),
             "network": self.network,
         }
+
+
+def _not_ready(worker: Worker) -> WorkerError | None:
+    """Wait until a worker is warm; return why it will never be, and end it."""
+    try:
+        worker.start()
+    except WorkerError as error:
+        worker.close()
+        return error
+    return None
 
 
 @contextlib.contextmanager

@@ -1,11 +1,9 @@
-"""Plain values to and from a worker: arguments that are no tensors, and replies that are read with distrust."""
+"""The replies of a worker, which are read with distrust."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.log import printable
@@ -15,19 +13,11 @@ from pytest_flashinfer.worker.pristine import Violation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Value = torch.Tensor | int | float | bool | str | None
 _CUT = 1000  # characters of one message
 _NAME = 60  # of a kernel, a parameter or its value
 _ROWS = 64  # compilations of one call
 _LEAST = 1e-9  # seconds: all clocks of a worker count in steps of that, or longer ones
 _LONGEST = 1e9  # seconds
-
-
-def argument(name: str, value: Value) -> dict[str, Any]:
-    """Describe an argument that is no tensor; floats go by their exact text, since JSON has no infinity."""
-    if isinstance(value, float):
-        return {"name": name, "float": value.hex()}
-    return {"name": name, "value": value}
 
 
 def as_list(value: object) -> list[Any]:

@@ -359,3 +359,61 @@ def test_a_fork_server_that_is_not_needed_is_not_waited_for(tmp_path):
     pool.close()
     assert time.monotonic() - start < 2.0
     assert pool._nursery.process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("warmed", [True, False])
+@pytest.mark.parametrize("fails", [1, 3])
+def test_a_timed_call_that_failed_leaves_no_times_to_the_calls_after_it(lab, warmed, fails):
+    runner = lab.build("def run(x, y):\n    if x[0, 0] < 0:\n        raise ValueError('odd')\n    y.copy_(x * 2)\n")
+    x = torch.ones(4, 8)
+    for number in range(1, 4):
+        if number == fails:
+            with pytest.raises(CallFailed, match="odd"):
+                runner.run({"x": -x}, [Y], cache="warm")
+            break
+        runner.run({"x": x}, [Y], cache="warm")
+    if warmed:
+        runner.warm({"x": x}, [Y], "warm")
+    results = lab.run_many(runner, [{"x": x}] * 3, [Y], cache="warm")
+    assert all(result.span is not None and not result.violations for result in results)
+
+
+def unready(*_):
+    raise CallFailed("exception", "no memory for a context")
+
+
+def test_a_prepared_process_that_is_lost_is_nobodys_fault(lab, tmp_path, monkeypatch):
+    """Waiting for quiet is not its affair, and whoever needs one has another made."""
+    pool = Pool("cpu", cache=tmp_path / "cache")
+    lab = type(lab)(pool, tmp_path)
+    try:
+        pool.warm()
+        (spare,) = pool._warm.values()
+
+        def lost():
+            raise WorkerDied("signal SIGKILL")
+
+        monkeypatch.setattr(spare, "start", lost)
+        pool.quiet()
+        assert not spare.alive
+        assert alive_after(lab)
+    finally:
+        lab.close()
+        pool.close()
+
+
+def test_a_process_that_cannot_be_made_ready_is_ended_and_said_to_be_so(lab, tmp_path, monkeypatch):
+    pool = Pool("cpu", cache=tmp_path / "cache")
+    lab = type(lab)(pool, tmp_path)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("pytest_flashinfer.worker.client.Worker.start", unready)
+            with pytest.raises(WorkerDied, match="no process can be made ready on cpu: no memory for a context"):
+                lab.build(GOOD)
+            pool.warm()
+            pool.quiet()
+            assert not any(worker.alive for worker in pool._workers)
+        assert alive_after(lab)
+    finally:
+        lab.close()
+        pool.close()
