@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs.errors import UnknownDtype
+from pytest_flashinfer.data.dtypes import PACKED
+from pytest_flashinfer.inputs.errors import InputsError, UnknownDtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,6 @@ _PLAIN: Final = {
     "uint64": torch.uint64,
     "bool": torch.bool,
 }
-PACKED: Final = frozenset({"float4_e2m1", "int4", "uint4"})  # two values a byte along the last axis
 BYTES: Final = frozenset({torch.float8_e8m0fnu, torch.float4_e2m1fn_x2})  # torch cannot compute in these: make bytes
 FLOAT8: Final = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 TEXTS: Final = frozenset({"string", "dtype", "device"})  # of scalars that are no numbers
@@ -87,12 +87,12 @@ def is_integer(name: str) -> bool:
 def storage_shape(shape: Sequence[int], dtype: str) -> tuple[int, ...]:
     """Return the shape in which a tensor of this declared shape is stored: packed types halve the last axis.
 
-    Raises ValueError where an odd last axis cannot be packed.
+    Raises InputsError where an odd last axis cannot be packed.
     """
     if not is_packed(dtype) or not shape:
         return tuple(shape)
     if shape[-1] % 2:
-        raise ValueError(f"{dtype} packs two values a byte, but the last axis has {shape[-1]}")
+        raise InputsError(f"{dtype} packs two values a byte, but the last axis has {shape[-1]}: state an even size")
     return (*shape[:-1], shape[-1] // 2)
 
 

@@ -1,11 +1,12 @@
-"""Conditions on sizes that no constraint states but that names promise: heads are shared evenly, blocks divide."""
+"""Conditions on sizes that no constraint states but that names and dtypes promise: heads are shared evenly."""
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.dtypes import is_float
+from pytest_flashinfer.inputs.dtypes import is_float, is_packed
 from pytest_flashinfer.inputs.hints import names_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _SCALE_SIZE: Final = re.compile(r"scales?_(size|len|numel)$|^num_scales$")
 
 def promises(contract: Contract) -> Iterator[str]:
     """Yield the conditions, as text; sizes that follow from others, or that constraints speak of, promise nothing."""
+    yield from _packed(contract)
     ruled = frozenset().union(*(rule.names for rule in (*contract.equations, *contract.predicates)))
     told = ruled | contract.derived.keys()
     sizes = [name for name in contract.axis_names if name in contract.input_axes - told]
@@ -40,6 +42,17 @@ def promises(contract: Contract) -> Iterator[str]:
         if name in singles:
             yield f"{name} == 1"
         yield from _blocks(contract, name)
+
+
+def _packed(contract: Contract) -> Iterator[str]:
+    """Yield that the last axes of tensors of which two values share a byte are even, where sizes are to choose."""
+    known, specs = {*contract.free, *contract.derived}, contract.definition
+    pairs = ((specs.inputs, contract.dims), (specs.outputs, contract.output_dims))
+    tensors = ((spec, shapes[name]) for declared, shapes in pairs for name, spec in declared.items())
+    last = {ast.unparse(trees[-1]): names_of(trees[-1]) for spec, trees in tensors if trees and is_packed(spec.dtype)}
+    for text, names in last.items():
+        if names & known and names <= known | contract.constants.keys():
+            yield f"({text}) % 2 == 0"
 
 
 def _blocks(contract: Contract, name: str) -> Iterator[str]:

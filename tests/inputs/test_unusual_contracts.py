@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_flashinfer.inputs.axes import output_shapes
 from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.dtypes import is_packed
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.plan import plan_of
@@ -245,3 +247,23 @@ def test_another_seed_draws_other_contents_and_other_sizes_for_families():
     assert [sizes for sizes, _ in one] != [sizes for sizes, _ in two]
     assert {recipe.seed for _, recipe in one}.isdisjoint(recipe.seed for _, recipe in edge_cases(PREFILL, seed=1 << 20))
     assert all(0 <= recipe.seed < 1 << 31 for _, recipe in edge_cases(PREFILL, seed=(1 << 32) - 1))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "rules"),
+    [
+        ({"q": tensor("n k", "int4"), "x": tensor("n m")}, {"y": tensor("n m")}, ()),
+        ({"x": tensor("n m"), "w": tensor("k")}, {"y": tensor("n m", "float4_e2m1")}, ()),
+        ({"q": tensor("n m", "float4_e2m1"), "x": tensor("k")}, {"y": tensor("n")}, ("m == k + 2", "k % 3 == 0")),
+        ({"q": tensor("n k", "int4")}, {"y": tensor("n"), "ids": tensor("hits", "int4")}, ()),
+    ],
+)  # fmt: skip
+def test_two_values_a_byte_come_in_pairs(inputs, outputs, rules):
+    names = {name for spec in (*inputs.values(), *outputs.values()) for name in spec.shape or ()}
+    definition = define("packed", axes(**dict.fromkeys(sorted(names))), inputs, outputs, NOTHING, *rules)
+    packed = next(spec.shape[-1] for spec in (*inputs.values(), *outputs.values()) if is_packed(spec.dtype))
+    cases = edge_cases(definition, limit=40)
+    for sizes, recipe in cases:
+        make_inputs(definition, sizes, recipe)
+        output_shapes(definition, sizes)
+    assert len({sizes[packed] for sizes, _ in cases}) > 5

@@ -12,7 +12,7 @@ from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
 from pytest_flashinfer.inputs.edges import edge_cases
-from pytest_flashinfer.inputs.errors import BadData, UnknownDtype
+from pytest_flashinfer.inputs.errors import BadData, InputsError, UnknownDtype
 from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL, fill
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
@@ -132,7 +132,7 @@ def test_packed_types_take_half_the_last_axis():
     assert inputs["a"].dtype is torch.uint8
     assert inputs["a_scale"].view(torch.uint8).min() >= 122
     assert storage_shape((4, 6), "int4") == (4, 3)
-    with pytest.raises(ValueError, match="packs two"):
+    with pytest.raises(InputsError, match="packs two"):
         storage_shape((4, 5), "float4_e2m1")
 
 
