@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.data.dtypes import PACKED
 from pytest_flashinfer.data.files import decode, reason_of, refuse
 from pytest_flashinfer.data.jsontext import parse_json
 
@@ -29,7 +30,8 @@ _DTYPES = {
     "F4": ("float4_e2m1", 4), "I64": ("int64", 64), "I32": ("int32", 32), "I16": ("int16", 16), "I8": ("int8", 8),
     "U64": ("uint64", 64), "U32": ("uint32", 32), "U16": ("uint16", 16), "U8": ("uint8", 8), "BOOL": ("bool", 8),
 }  # fmt: skip
-_PACKED = ("float4_e2m1", "float4_e2m1fn_x2", "int4")  # two elements a byte, along the last axis
+_PAIRS = "float4_e2m1fn_x2"  # two elements of float4_e2m1, which are one of a shape
+_BYTES = ("uint8", "int8")
 
 
 class BlobError(Exception):
@@ -149,8 +151,11 @@ def find_tensor(
     if not _fits(stored.dtype, wanted.dtype):
         raise BlobError(f"{path.name}: tensor {stored.key!r}: want dtype {wanted.dtype}, got {stored.dtype}")
     shape = concrete_shape(wanted, sizes)
-    if shape is not None and not _same_shape(stored, wanted, shape):
-        raise BlobError(f"{path.name}: tensor {stored.key!r}: want shape {_show(shape)}, got {_show(stored.shape)}")
+    if shape is not None:
+        due, why = _stored_shape(wanted, stored.dtype, shape)
+        if stored.shape != due and not (wanted.shape is None and stored.shape == (1,)):
+            said = f"want shape {_show(due)}{why}, got {_show(stored.shape)}"
+            raise BlobError(f"{path.name}: tensor {stored.key!r}: {said}")
     return StoredTensor(path, stored.key, stored.dtype, stored.shape, stored.start, stored.end, note)
 
 
@@ -161,14 +166,25 @@ def concrete_shape(tensor: TensorSpec, sizes: Mapping[str, int]) -> tuple[int, .
 
 
 def _fits(stored: str, wanted: str) -> bool:
-    return wanted in ("unknown", stored) or (wanted in _PACKED and stored in ("uint8", "int8", "float4_e2m1"))
+    return (
+        wanted in ("unknown", stored)
+        or (wanted in (*PACKED, _PAIRS) and stored in _BYTES)
+        or (wanted == _PAIRS and stored == "float4_e2m1")
+    )
 
 
-def _same_shape(stored: StoredTensor, wanted: TensorSpec, shape: Sequence[int]) -> bool:
-    if stored.shape == tuple(shape) or (wanted.shape is None and stored.shape == (1,)):
-        return True
-    packed = wanted.dtype in _PACKED and bool(shape) and shape[-1] % 2 == 0
-    return packed and stored.shape == (*shape[:-1], shape[-1] // 2)
+def _stored_shape(wanted: TensorSpec, stored: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+    """Give the shape that a file has for a declared one, and why it is another: it may count bytes, or halves of them.
+
+    Raises BlobError where an odd last axis cannot be packed.
+    """
+    if shape and wanted.dtype in PACKED and stored in _BYTES:
+        if shape[-1] % 2:
+            raise BlobError(f"{wanted.dtype} has two elements a byte, but the last axis of {_show(shape)} is odd")
+        return (*shape[:-1], shape[-1] // 2), f" ({_show(shape)} with two elements a byte)"
+    if shape and wanted.dtype == _PAIRS and stored == "float4_e2m1":
+        return (*shape[:-1], 2 * shape[-1]), f" ({_show(shape)} of pairs)"
+    return shape, ""
 
 
 def _show(shape: Sequence[int]) -> str:

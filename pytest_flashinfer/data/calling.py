@@ -11,6 +11,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.data.dtypes import PACKED
+from pytest_flashinfer.data.reference_rules import DUMP
 from pytest_flashinfer.data.source import BrokenSource, Function, bound_names, functions, parse_python
 
 if TYPE_CHECKING:
@@ -18,9 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition
 
-DUMP = 5
 ADAPTER = "fib_entry"
-_PACKED = ("float4_e2m1", "int4", "uint4")
 _OUT = frozenset({"out", "output", "outputs", "output_tensor"})
 
 
@@ -123,7 +123,7 @@ def _axis(binding: _Binding, name: str) -> str | None:
     if axis.value is not None:
         return str(axis.value)
     for other, spec in binding.definition.inputs.items():
-        if spec.shape and name in spec.shape and not spec.optional and spec.dtype not in _PACKED:
+        if spec.shape and name in spec.shape and not spec.optional and spec.dtype not in PACKED:
             return f"v{binding.names.index(other)}.shape[{spec.shape.index(name)}]"
     return None
 
@@ -197,4 +197,4 @@ def module_source(definition: Definition) -> tuple[str, str]:
     return "".join([*lines[:place], *head, "import math\nimport torch\n", *lines[place:]]), entry
 
 
-__all__ = ["ADAPTER", "adapter", "entry_source", "module_source"]
+__all__ = ["ADAPTER", "DUMP", "adapter", "entry_source", "module_source"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.data.dtypes import PACKED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_flashinfer.data.model import Definition
-
-_PACKED = ("float4_e2m1", "int4", "uint4")
 
 
 def open_constants(definition: Definition) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def shown(definition: Definition, shapes: Mapping[str, tuple[int, ...]]) -> dict
     for name, sizes in shapes.items():
         spec = definition.inputs.get(name)
         named = spec.shape or () if spec is not None else ()
-        count = len(named) - (spec is not None and spec.dtype in _PACKED)
+        count = len(named) - (spec is not None and spec.dtype in PACKED)
         for axis, size in zip(named[:count], sizes, strict=False):
             if axis in definition.axes and definition.axes[axis].value is None:
                 found.setdefault(axis, size)

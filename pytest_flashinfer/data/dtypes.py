@@ -11,6 +11,7 @@ BEYOND = (
     "dtype", "device",
 )  # fmt: skip
 DTYPES = (*CANONICAL, *BEYOND)
+PACKED = frozenset({"float4_e2m1", "int4"})  # two elements a byte along the last axis; shapes count elements
 ALIASES = {
     "fp64": "float64", "double": "float64", "fp32": "float32", "float": "float32", "fp16": "float16", "half": "float16",
     "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e4m3fn": "float8_e4m3fn", "float8_e4m3": "float8_e4m3fn",

@@ -1,6 +1,7 @@
 """CASE 12: safetensors files that are not there, not what they say, or not safetensors."""
 
 import json
+import math
 import os
 import struct
 
@@ -21,9 +22,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12
 def stored(dtype="F32", shape=(4, 8), key="x", size=None):
     """The bytes of a safetensors file with one tensor."""
     bits = blobs._DTYPES[dtype][1]
-    count = bits // 8 if bits >= 8 else 1
-    for axis in shape:
-        count *= axis
+    count = math.prod(shape) * bits // 8
     header = json.dumps(
         {"__metadata__": {"a": "b"}, key: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, count]}}
     ).encode()
@@ -177,8 +176,16 @@ def test_without_a_root_only_the_path_is_judged(tmp_path):
     [
         ("float4_e2m1", stored("U8", (4, 4)), True),
         ("int4", stored("I8", (4, 4)), True),
-        ("float4_e2m1", stored("U8", (4, 8)), True),
+        ("float4_e2m1", stored("U8", (4, 8)), False),
         ("float4_e2m1", stored("U8", (4, 3)), False),
+        ("float4_e2m1", stored("F4", (4, 8)), True),
+        ("float4_e2m1", stored("F4", (4, 4)), False),
+        ("int4", stored("I8", (4, 8)), False),
+        ("int4", stored("F4", (4, 8)), False),
+        ("float4_e2m1fn_x2", stored("U8", (4, 8)), True),
+        ("float4_e2m1fn_x2", stored("U8", (4, 4)), False),
+        ("float4_e2m1fn_x2", stored("F4", (4, 16)), True),
+        ("float4_e2m1fn_x2", stored("F4", (4, 8)), False),
         ("float8_e4m3fn", stored("F8_E4M3"), True),
         ("unknown", stored("BF16"), True),
         ("bfloat16", stored("F16"), False),
