@@ -62,7 +62,13 @@ def find(wanted: str, *, require_gpu: bool = False, turn: int = 0) -> Device:
 
 
 def narrowed(device: Device, environ: MutableMapping[str, str]) -> Device:
-    """Return the device as CUDA will number it: a process sees one MIG slice, so `environ` has to name no other."""
+    """Return the device as CUDA will number it, with what `environ` has to say for that.
+
+    CUDA puts the fastest card first unless it is told to count as NVML does. A process sees one MIG slice, so no other
+    may be named.
+    """
+    if device.kind == "cuda":
+        environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     if not device.uuid.startswith("MIG-") or device.count < 2:  # noqa: PLR2004 - one needs no choice
         return device
     environ["CUDA_VISIBLE_DEVICES"] = device.uuid
@@ -77,16 +83,16 @@ def _visible_cards() -> tuple[list[Device], str]:
 
     try:
         pynvml.nvmlInit()
+        try:
+            driver = str(pynvml.nvmlSystemGetDriverVersion())
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
+            visible = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            found = [_card(handle, index, driver, len(visible)) for index, handle in enumerate(visible)]
+        finally:
+            pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return [], f"the driver does not answer ({error})"
-    try:
-        driver = str(pynvml.nvmlSystemGetDriverVersion())
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())]
-        visible = _select(handles, os.environ.get("CUDA_VISIBLE_DEVICES"))
-        found = [_card(handle, index, driver, len(visible)) for index, handle in enumerate(visible)]
-        return found, "no card is visible"
-    finally:
-        pynvml.nvmlShutdown()
+    return found, "no card is visible"
 
 
 def _select(handles: list[Any], visible: str | None) -> list[Any]:
@@ -134,11 +140,21 @@ def _card(handle: Any, index: int, driver: str, count: int) -> Device:
         index,
         str(pynvml.nvmlDeviceGetName(handle)),
         driver,
-        int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        _memory(handle),
         tuple(pynvml.nvmlDeviceGetCudaComputeCapability(whole)),
         uuid,
         count,
     )
+
+
+def _memory(handle: Any) -> int:
+    """Return a card's memory in bytes; one that has none of its own shares the host's, and NVML knows of none."""
+    import pynvml
+
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except pynvml.NVMLError_NotSupported:
+        return host_memory()
 
 
 def _cpu_name() -> str:

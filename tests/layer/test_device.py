@@ -18,13 +18,17 @@ class Nvml(ModuleType):
     """The part of pynvml that is used, for three cards; `broken` where the driver does not answer."""
 
     NVMLError = type("NVMLError", (Exception,), {})
+    NVMLError_NotSupported = type("NVMLError_NotSupported", (NVMLError,), {})
 
-    def __init__(self, cards=UUIDS, *, broken=False, slices=()):
+    def __init__(self, cards=UUIDS, *, broken=False, slices=(), odd=""):
         super().__init__("pynvml")
         self.cards, self.broken, self.open = list(cards), broken, 0
         self.slices = list(slices)  # of the last card
+        self.odd = odd
 
     def uuid(self, handle):
+        if self.odd == "lost":
+            raise self.NVMLError("GPU is lost")
         return self.slices[handle - 100] if handle >= 100 else self.cards[handle]
 
     def slice(self, card, number):
@@ -45,6 +49,11 @@ class Nvml(ModuleType):
         assert handle < 100, "a slice has none of its own"
         return (9, handle)
 
+    def memory(self, handle):
+        if self.odd == "shared memory":
+            raise self.NVMLError_NotSupported("Not Supported")
+        return SimpleNamespace(total=(handle + 1) << 30)
+
     def nvmlInit(self):  # noqa: N802
         if self.broken:
             raise self.NVMLError("Driver Not Loaded")
@@ -63,7 +72,7 @@ class Nvml(ModuleType):
             "nvmlDeviceGetMaxMigDeviceCount": self.most_slices,
             "nvmlDeviceGetMigDeviceHandleByIndex": self.slice,
             "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": self.whole,
-            "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(handle + 1) << 30),
+            "nvmlDeviceGetMemoryInfo": self.memory,
             "nvmlDeviceGetCudaComputeCapability": self.capability,
         }
         if name not in answers:
@@ -85,6 +94,28 @@ def machine(monkeypatch):
         return nvml
 
     return make
+
+
+def test_a_card_that_shares_the_hosts_memory_has_as_much(machine):
+    machine(odd="shared memory")
+    assert find("cuda").memory == module.host_memory()
+
+
+def test_a_card_that_does_not_answer_is_no_card(machine):
+    nvml = machine(odd="lost")
+    with pytest.raises(DeviceError, match=r"the driver does not answer \(GPU is lost\)"):
+        find("cuda")
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize("before", ["FASTEST_FIRST", None])
+def test_cuda_counts_cards_as_nvml_does_unless_somebody_says_otherwise(machine, before):
+    machine()
+    environ = {} if before is None else {"CUDA_DEVICE_ORDER": before}
+    narrowed(find("auto"), environ)
+    assert environ["CUDA_DEVICE_ORDER"] == (before or "PCI_BUS_ID")
+    narrowed(find("cpu"), none := {})
+    assert none == {}
 
 
 def names(wanted="auto", count=3):
@@ -159,7 +190,7 @@ def test_a_process_sees_only_the_slice_that_it_takes(machine):
     environ = {}
     card = narrowed(find("auto", turn=1), environ)
     assert (str(card), card.uuid) == ("cuda:0", "MIG-0002")
-    assert environ == {"CUDA_VISIBLE_DEVICES": "MIG-0002"}
+    assert environ == {"CUDA_VISIBLE_DEVICES": "MIG-0002", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     assert visible_device(environ, str(card))["CUDA_VISIBLE_DEVICES"] == "MIG-0002"
 
 
@@ -169,7 +200,7 @@ def test_a_whole_card_needs_no_narrowing(machine, visible):
     environ = {}
     card = find("auto")
     assert narrowed(card, environ) is card
-    assert environ == {}
+    assert "CUDA_VISIBLE_DEVICES" not in environ
 
 
 @pytest.mark.parametrize("visible", [None, "2,0", "GPU-bbbb3333,GPU-aaaa1111"])
