@@ -11,6 +11,7 @@ _TELLING = {
     "sources": SOLUTION, "workload": TRACE, "kernel_id": "result", "conversation": "agent", "kernels": "calls",
     "outputs": DEFINITION, "output": DEFINITION, "reference": DEFINITION, "op_type": DEFINITION,
 }  # fmt: skip
+_MADE = {"outputs", "output", "reference", "reference_code"}
 ARTICLE = {
     DEFINITION: "a definition",
     SOLUTION: "a solution",
@@ -28,6 +29,8 @@ def kind_of(value: Any) -> str | None:
         return "agent"
     if not isinstance(value, dict):
         return None
+    if "axes" in value and {"inputs", "input"} & value.keys() and _MADE & value.keys():
+        return DEFINITION  # whatever else it holds: keys that nobody here knows are kept
     for key, kind in _TELLING.items():
         if key in value:
             return kind

@@ -115,6 +115,15 @@ RULES = {
 }
 
 
+@pytest.mark.parametrize("key", ["sources", "workload", "kernel_id", "conversation", "kernels"])
+@pytest.mark.parametrize("document", [samples.BASE, samples.SIGNATURE, samples.DESCRIPTION], ids="312")
+def test_keys_of_other_records_make_a_definition_no_other_record(tmp_path, document, key):
+    loaded = load_definition(samples.write(tmp_path / "a.json", {key: [], **document}))
+    assert loaded.value is not None
+    assert samples.messages(check_definition(loaded)) == []
+    assert loaded.value.extra[key] == []
+
+
 @pytest.mark.parametrize("name", ["in", "None", "2d", "head-dim", "a b", "a.b", "", "n+1", "4"])
 def test_axes_have_names_that_python_takes(tmp_path, name):
     document = samples.changed(
