@@ -131,9 +131,24 @@ class Gates:
     def _number(item: pytest.Item, definition: Definition, lines: tuple[Lines, Lines], mark: str) -> float | None:
         """Return a number by command line, mark or ini key, the first that gives one."""
         line, ini = lines
-        marked = item.get_closest_marker(mark)
-        stated = float(marked.args[0]) if marked is not None and marked.args else None
+        stated = _marked(item, mark)
         return next((value for value in (line.of(definition), stated, ini.of(definition)) if value is not None), None)
+
+
+def _marked(item: pytest.Item, name: str) -> float | None:
+    """Return the number of a mark, whether or not it is named there. Fails where there is none."""
+    mark = item.get_closest_marker(name)
+    if mark is None:
+        return None
+    given = [*mark.args, *mark.kwargs.values()]
+    try:
+        (value,) = map(float, given)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not _LEAST < value < math.inf:
+        shown = ", ".join(map(repr, given))
+        pytest.fail(f"mark {name}({shown}): write one number above 0", pytrace=False)
+    return value
 
 
 def _no_share(given: object, value: float) -> str:

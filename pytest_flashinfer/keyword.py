@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _pytest.mark import KeywordMatcher
+from _pytest.mark import expression as expressions
 from _pytest.mark.expression import Expression
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pytest
 
 SHOWN_UUID = 8  # characters of a workload's uuid in an item's id
+_UNREADABLE = (SyntaxError, getattr(expressions, "ParseError", SyntaxError))  # an error of its own before pytest 9
 _MOST_UNKNOWN = 6  # words of an expression that are tried both ways
 _WORD = re.compile(r"[\w.]+")  # such a one lies within one part of an item's name, which `[`, `-` and `]` set apart
 _HEX = re.compile(r"[0-9a-f]*")  # what a uuid that follows from a workload's content is made of
@@ -76,7 +78,7 @@ class Keyword:
             return  # an item that was named must be found, if only to be deselected
         try:
             self.expression = Expression.compile(text)
-        except SyntaxError:
+        except _UNREADABLE:
             return  # pytest says so in a moment
 
     def excludes(self, file: pytest.Collector, names: Names) -> bool:

@@ -85,7 +85,7 @@ def read(config: pytest.Config) -> Options:
         values["build_jobs"] = 1  # of the processes of pytest-xdist the first compiles ahead, for all of them
     values["build_jobs"] = values["build_jobs"] or max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)) - 2))
     for name in ("traces", "results", "report", "baseline"):
-        values[name] = invocation / values[name] if values[name] else None
+        values[name] = invocation / Path(values[name]).expanduser() if values[name] else None
     if values["resume"] and values["traces"] is None:
         raise pytest.UsageError("--fib-resume: say with --fib-traces=DIR where the earlier run's traces are")
     for name in ("tolerance", "min_speedup", "threshold"):  # what a mark or a fixture says comes between the two

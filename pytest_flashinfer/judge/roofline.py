@@ -38,16 +38,17 @@ class WorkError(ValueError):
 
 def work_of(case: Case, own: float | None = None) -> Work:
     """Count the work of a case; `own` are the operations as a fixture gives them. Raises WorkError."""
+    name = case.definition.name
     try:
         ragged = read_lengths(case)
         moved, found = traffic(case, ragged), flops(case, ragged)
     except (InputsError, ConstraintError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
         # Foreign definitions hold tensors that no rule here expects; a kernel is judged and timed all the same.
-        raise WorkError(f"{case.definition.name}: its work cannot be counted: {error}") from error
+        raise WorkError(f"{name}: its work cannot be counted: {error}") from error
     stated = {key: stated_count(case, key) for key in COUNTS}
     if stated["bytes"] is not None:
         moved = Traffic(stated["bytes"], 0)
-    count = stated["flops"] if own is None else int(own)
+    count = stated["flops"] if own is None else _count(own, f"{name}: the fixture flops")
     if count is not None:
         return Work(moved, Flops(count, found.dtype if found else operand_dtype(case)), "definition")
     return Work(moved, found, "rule" if found else "nobody")
@@ -63,8 +64,12 @@ def stated_count(case: Case, key: str) -> int | None:
         value = float(text if isinstance(text, (int, float)) else parse(str(text)).evaluate(env))
     except (ConstraintError, ArithmeticError, TypeError, ValueError, RuntimeError, IndexError) as error:
         raise WorkError(f"{case.definition.name}: {key} {text!r}: {error}") from error
+    return _count(value, f"{case.definition.name}: {key} {text!r}")
+
+
+def _count(value: float, what: str) -> int:
     if not 0 <= value < float(1 << 80):
-        raise WorkError(f"{case.definition.name}: {key} {text!r} gives {value:g}, which is no count")
+        raise WorkError(f"{what} gives {value:g}, which is no count")
     return int(value)
 
 

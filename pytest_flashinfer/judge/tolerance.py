@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
@@ -190,6 +191,6 @@ def _value(name: str, value: Any, where: str) -> Any:
     except ValueError:
         raise ToleranceError(f"{where}: {name} needs a number, not {text!r}") from None
     share = name in ("required_matched_ratio", "cosine")
-    if not number >= 0 or (share and number > 1):
-        raise ToleranceError(f"{where}: {name} is {'between 0 and 1' if share else 'zero or positive'}")
+    if not 0 <= number < math.inf or (share and number > 1):
+        raise ToleranceError(f"{where}: {name} is {'between 0 and 1' if share else 'zero or positive, and finite'}")
     return number

@@ -216,6 +216,12 @@ def test_a_count_that_is_none(text):
         stated_count(own(flops=text), "flops")
 
 
+@pytest.mark.parametrize("count", [float("nan"), float("inf"), -1.0, 1e30])
+def test_a_fixture_that_gives_no_count(count):
+    with pytest.raises(WorkError, match=r"odd: the fixture flops gives .*, which is no count"):
+        work_of(own(), own=count)
+
+
 def test_the_slower_of_the_two_decides():
     work = work_of(shipped("gemm/gemm_n128_k2048", {"M": 3}))
     assert roofline(work, CARD, cold=True).seconds == pytest.approx(work.traffic.total / 1e12)

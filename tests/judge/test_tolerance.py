@@ -26,6 +26,7 @@ def test_words_with_and_without_an_output() -> None:
         ("rtoll=1", "no setting 'rtoll'; there are rtol, atol"),
         ("rtol=-1", "zero or positive"),
         ("rtol=nan", "zero or positive"),
+        ("atol=inf", "zero or positive, and finite"),
         ("cosine=1.5", "between 0 and 1"),
         ("equal_nan=maybe", "true or false"),
         ("comparison=fuzzy", "one of auto, exact"),

@@ -15,8 +15,12 @@ DEFINITION = Definition("scale_h8", "elementwise", {}, {}, {}, None)
 NONE = {"min_speedup": (), "ini_min_speedup": (), "threshold": (), "ini_threshold": (), "baseline": None}
 
 
-def item(**marks):
-    found = {name: SimpleNamespace(args=(value,)) for name, value in marks.items()}
+def item(*, named=False, **marks):
+    """Return an item with marks of one number each, or what is given in its place."""
+    found = {
+        name: SimpleNamespace(args=() if named else (value,), kwargs={"factor": value} if named else {})
+        for name, value in marks.items()
+    }
     return SimpleNamespace(nodeid="a.json::test_speed[x-w]", get_closest_marker=found.get)
 
 
@@ -53,6 +57,19 @@ def test_a_share_that_nothing_could_miss(text):
     for options, where in (("threshold", "--fib-threshold"), ("ini_threshold", "ini key fib_threshold")):
         with pytest.raises(pytest.UsageError, match=said.format(where)):
             judged(80.0, **{options: (text,)})
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_mark_may_name_its_number(named):
+    assert judged(80.0, marks={"named": named, "fib_min_speedup": 5}).status == "LOW_SPEEDUP"
+    assert judged(80.0, marks={"named": named, "fib_min_speedup": 1.1}).failed == ""
+
+
+@pytest.mark.parametrize("value", ["fast", -1, 0, float("nan"), float("inf"), None, (1, 2)])
+def test_a_mark_without_a_number_is_said_to_be_none(value):
+    said = rf"^mark fib_min_speedup\({re.escape(repr(value))}\): write one number above 0$"
+    with pytest.raises(pytest.fail.Exception, match=said):
+        judged(80.0, marks={"fib_min_speedup": value})
 
 
 @pytest.mark.parametrize("text", ["5%", "0.05", "gemm:5 %", "99.9%"])

@@ -116,7 +116,7 @@ fib_traces = traces
 fib_resume = false
 fib_shard = 1/1
 fib_build_jobs = 2
-fib_results = results.jsonl
+fib_results = ~/results.jsonl
 fib_report = report.html
 fib_calls = data/calls.json
 fib_min_speedup = 0.5
@@ -125,8 +125,10 @@ fib_baseline = data/base.json
 """
 
 
-def test_every_ini_key(pytester, repository):
-    """Relative paths start from the folder of the ini file, wherever pytest is called."""
+def test_every_ini_key(pytester, repository, monkeypatch):
+    """Relative paths start from the folder of the ini file, wherever pytest is called, and `~` is the home folder."""
+    home = pytester.mkdir("home")
+    monkeypatch.setenv("HOME", str(home))
     data = pytester.mkdir("data")
     for name in ("definitions", "solutions", "workloads"):
         (repository.root / name).rename(data / name)
@@ -139,6 +141,7 @@ def test_every_ini_key(pytester, repository):
     assert result.ret == 0, result.stdout.str()
     result.stdout.fnmatch_lines(["flashinfer: *scope full*--fib-seed=77*"])
     result.assert_outcomes(passed=1, deselected=4)
+    assert (home / "results.jsonl").exists()
 
 
 def test_the_command_line_wins_over_the_ini_file(pytester, repository, kernels):
