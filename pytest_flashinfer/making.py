@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.constants import open_constants
 from pytest_flashinfer.inputs.axes import solve_axes
+from pytest_flashinfer.inputs.errors import BadData
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import ONE
 
@@ -150,6 +151,9 @@ def _all_borrow(case: Case) -> bool:
 
 
 def _recipe_of(workload: Workload) -> Recipe | None:
-    """Return the recipe that a saved failure carries."""
+    """Return the recipe that a saved failure carries. Raises BadData where it is none."""
     record = workload.extra.get("recipe")
-    return Recipe.from_json(record) if isinstance(record, dict) else None
+    try:
+        return None if record is None else Recipe.from_json(record)
+    except ValueError as error:
+        raise BadData(f"workload {workload.uuid}: {error}; correct it, or leave the recipe out") from error

@@ -11,7 +11,7 @@ import torch
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs.dtypes import is_float, torch_dtype
+from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float, torch_dtype
 from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.hints import comparisons
 from pytest_flashinfer.inputs.limits import just_inside
@@ -104,7 +104,9 @@ def _fitting(
 
 def _as(value: Scalar, dtype: str) -> Scalar | None:
     """Return a value as the dtype has it; `None` where it is none of the dtype's."""
-    if isinstance(value, str | bool) or dtype == "bool":
+    if isinstance(value, str):
+        return value if dtype in NOT_TENSORS else None
+    if isinstance(value, bool) or dtype == "bool":
         return value
     return float(value) if is_float(dtype) else whole(value)
 

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+from pytest_flashinfer.inputs.families import FAMILIES
+from pytest_flashinfer.inputs.structure import STRUCTURES
+
 Layout = Literal["contiguous", "strided"]
 Scalar = float | int | bool | str
 SEEDS = 1 << 31  # how many there are
@@ -45,22 +48,31 @@ class Recipe:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Recipe:
-        """Read what `Recipe.to_json` wrote. Raises ValueError, naming the key, where a value is not of its type."""
+        """Read what `Recipe.to_json` wrote; a scalar that is null has its usual value.
+
+        Raises ValueError, naming the key, where a value is not of its type or a name is of nothing that there is.
+        """
+        if not isinstance(record, Mapping):
+            raise ValueError(f"recipe: must be an object, got {record!r}")
         unknown = set(record) - {"seed", "family", "structure", "absent", "layout", "scalars"}
         if unknown:
             raise ValueError(f"recipe: unknown key {min(unknown)!r}")
         seed, layout = record.get("seed"), record.get("layout", "contiguous")
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise ValueError(f"recipe: `seed` must be an integer, got {seed!r}")
-        if layout not in LAYOUTS:
-            raise ValueError(f"recipe: `layout` must be one of {', '.join(LAYOUTS)}, got {layout!r}")
-        for key in ("family", "structure"):
-            if not isinstance(record.get(key, ""), str):
-                raise ValueError(f"recipe: `{key}` must be a string, got {record[key]!r}")
-        absent, scalars = record.get("absent", ()), record.get("scalars", {})
-        if isinstance(absent, str) or not all(isinstance(name, str) for name in absent):
+        family, structure = record.get("family", "normal"), record.get("structure", "mixed")
+        for key, value, names in (
+            ("layout", layout, LAYOUTS), ("family", family, tuple(FAMILIES)), ("structure", structure, STRUCTURES),
+        ):  # fmt: skip
+            if value not in names:
+                raise ValueError(f"recipe: `{key}` must be one of {', '.join(names)}, got {value!r}")
+        absent, scalars = record.get("absent", []), record.get("scalars", {})
+        if not isinstance(absent, list) or not all(isinstance(name, str) for name in absent):
             raise ValueError(f"recipe: `absent` must be a list of input names, got {absent!r}")
         if not isinstance(scalars, Mapping):
             raise ValueError(f"recipe: `scalars` must be an object, got {scalars!r}")
-        family, structure = record.get("family", "normal"), record.get("structure", "mixed")
-        return cls(seed, family, structure, frozenset(absent), cast("Layout", layout), dict(scalars))
+        stated = {name: value for name, value in scalars.items() if value is not None}
+        for name, value in stated.items():
+            if not isinstance(value, bool | int | float | str):
+                raise ValueError(f"recipe: `scalars.{name}` must be a number, a string or a boolean, got {value!r}")
+        return cls(seed, family, structure, frozenset(absent), cast("Layout", layout), stated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from random import Random
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan
     from pytest_flashinfer.inputs.recipe import Recipe
 
-# Rows without keys, by a mask or by length, more queries than keys, or nothing to do at all: only where the reference
-# gives finite results.
-SPECIAL_STRUCTURES: Final = frozenset({"no_kv", "q_longer", "blank", "all_padded"})
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
 _OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform", "blank"), "token_ids": ("few_ids",)}
 _WIDE: Final = 4  # bytes, for which hardly a tensor has too many entries to name
+# Those of any definition, the plainest first.
+STRUCTURES: Final = tuple(dict.fromkeys((
+    *_RAGGED, *itertools.chain.from_iterable(_OF_KINDS.values()), "identity", *unused.STRUCTURES, "full_last_page",
+    "one_token_page", "shared", "stale_big", "stale_nan", "q_equals_kv", "no_kv", "q_longer",
+)))  # fmt: skip
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -10,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_flashinfer.data.model import Workload
+from pytest_flashinfer.inputs.errors import BadData
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.recipe import Recipe
@@ -20,7 +23,9 @@ from pytest_flashinfer.inputs.strategies import (
     edge_cases,
     recipe_strategy,
 )
+from pytest_flashinfer.inputs.structure import STRUCTURES
 from pytest_flashinfer.inputs.variant import KINDS, ONE, variant
+from pytest_flashinfer.making import Cases
 from tests.inputs.contracts import (
     ALL,
     DELTA,
@@ -180,12 +185,33 @@ def test_recipes_survive_json(recipe):
 
 
 @pytest.mark.parametrize(
-    "record", [{}, {"seed": "1"}, {"seed": True}, {"seed": 1, "layout": "odd"}, {"seed": 1, "absent": "x"},
-               {"seed": 1, "x": 2}, {"seed": 1, "family": 3}, {"seed": 1, "scalars": []}]
+    ("record", "told"),
+    [
+        (5, "must be an object, got 5"), ({}, "`seed` must be an integer, got None"), ({"seed": "1"}, "`seed`"),
+        ({"seed": True}, "`seed`"), ({"seed": 1, "layout": "odd"}, "`layout` must be one of contiguous, strided"),
+        ({"seed": 1, "absent": "x"}, "`absent`"), ({"seed": 1, "absent": None}, "`absent`"),
+        ({"seed": 1, "absent": 3}, "`absent`"), ({"seed": 1, "absent": [3]}, "`absent`"), ({"seed": 1, "x": 2}, "'x'"),
+        ({"seed": 1, "family": 3}, "`family`"), ({"seed": 1, "family": "nope"}, "`family` must be one of .*'nope'"),
+        ({"seed": 1, "structure": "nope"}, "`structure` must be one of mixed, .*'nope'"),
+        ({"seed": 1, "scalars": []}, "`scalars` must"), ({"seed": 1, "scalars": None}, "`scalars` must"),
+        ({"seed": 1, "scalars": {"c": [1]}}, "`scalars.c` must be a number"),
+    ],
 )  # fmt: skip
-def test_a_broken_recipe_is_refused(record):
-    with pytest.raises(ValueError, match="recipe"):
+def test_a_broken_recipe_is_refused(record, told):
+    with pytest.raises(ValueError, match=f"recipe: .*{told}"):
         Recipe.from_json(record)
+    workload = Workload("w7", {}, {}, extra={"recipe": record})
+    with pytest.raises(BadData, match=f"workload w7: recipe: .*{told}.*; correct it"):
+        Cases(SimpleNamespace(definition=RAGGED), ()).first(workload)
+
+
+def test_a_scalar_that_is_null_in_a_recipe_has_its_usual_value():
+    assert Recipe.from_json({"seed": 1, "scalars": {"c": None, "d": 2}}) == Recipe(1, scalars={"d": 2})
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.name)
+def test_recipes_name_structures_that_there_are(definition):
+    assert set(grid_of(definition).structures) <= set(STRUCTURES)
 
 
 @pytest.mark.parametrize("definition", [PAGED_DECODE, QUANTISED, SAMPLING, DELTA], ids=lambda d: d.name)
