@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer.build.registry import canonical
 from pytest_flashinfer.collect import DefinitionFile
+from pytest_flashinfer.data.languages import canonical
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.request import build_request, solution_folder
 

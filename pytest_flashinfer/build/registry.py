@@ -12,6 +12,7 @@ from pytest_flashinfer.build.extension import digest
 from pytest_flashinfer.build.python import PythonBuilder
 from pytest_flashinfer.build.signature import check_signature
 from pytest_flashinfer.build.triton import TritonBuilder
+from pytest_flashinfer.data.languages import canonical
 
 BUILDERS: tuple[Builder, ...] = (
     PythonBuilder(),
@@ -23,13 +24,6 @@ BUILDERS: tuple[Builder, ...] = (
     PythonBuilder("cutedsl", "cutlass", "nvidia-cutlass-dsl"),
     PythonBuilder("cutile", "cuda.tile", "cuda-tile"),
 )
-ALIASES = {"pytorch": "python", "torch": "python", "c++": "cpp", "cuda_cpp": "cuda", "cute_dsl": "cutedsl"}
-
-
-def canonical(language: str) -> str:
-    """Return the canonical name of a language as files spell it (`"CUDA"`, `"c++"`)."""
-    lowered = language.strip().lower()
-    return ALIASES.get(lowered, lowered)
 
 
 def builder_for(language: str) -> Builder | None:

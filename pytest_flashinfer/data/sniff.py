@@ -29,11 +29,11 @@ def kind_of(value: Any) -> str | None:
         return "agent"
     if not isinstance(value, dict):
         return None
-    if "axes" in value and {"inputs", "input"} & value.keys() and _MADE & value.keys():
-        return DEFINITION  # whatever else it holds: keys that nobody here knows are kept
-    for key, kind in _TELLING.items():
-        if key in value:
-            return kind
+    is_definition = "axes" in value and {"inputs", "input"} & value.keys() and _MADE & value.keys()
+    told = (kind for key, kind in _TELLING.items() if key in value)
+    kind = DEFINITION if is_definition else next(told, None)  # which may have any other keys: they are kept
+    if kind is not None:
+        return kind
     if "spec" in value and nearest("definition", value, ALIKE):
         return SOLUTION  # whose sources are misspelt, or left out
     if "axes" in value and "inputs" in value:

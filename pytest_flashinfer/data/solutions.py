@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.data import model, schema, sniff
 from pytest_flashinfer.data.faults import Fault, Lines, Loaded
 from pytest_flashinfer.data.jsontext import read_json
+from pytest_flashinfer.data.languages import canonical
 from pytest_flashinfer.data.places import Places
 from pytest_flashinfer.data.reader import Malformed, Reader
 from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, told_in_json
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANY_HARDWARE = ("any",)  # written where none is named, since other tools want at least one
-_LANGUAGE_NAMES = {
-    "c++": "cpp", "cxx": "cpp", "cute_dsl": "cutedsl", "cute-dsl": "cutedsl", "pytorch": "python", "tlx": "triton",
-    "cudnn_frontend": "python", "cuda_cpp": "cuda", "cublas": "cuda", "cudnn": "cuda",
-}  # fmt: skip
 _BINDING_NAMES = {"tvm_ffi": "tvm-ffi", "tvmffi": "tvm-ffi"}
 
 
@@ -76,10 +73,9 @@ def _settle(raw: dict[str, Any]) -> list[str]:
         return notes
     if "language" not in spec:
         notes += _one_language(spec)
-    for key, names in (("language", _LANGUAGE_NAMES), ("binding", _BINDING_NAMES)):
+    for key, named in (("language", canonical), ("binding", _binding)):
         if isinstance(spec.get(key), str):
-            plain = spec[key].strip().lower()
-            plain = names.get(plain, plain)
+            plain = named(spec[key])
             if plain != spec[key]:
                 notes.append(f"{key} {spec[key]!r} read as {plain!r}")
                 spec[key] = plain
@@ -92,6 +88,11 @@ def _settle(raw: dict[str, Any]) -> list[str]:
         spec["entry_point"] = f"{file}::{entry}"
         notes.append(f"entry_point {entry!r} names no file: read as {spec['entry_point']!r}")
     return notes
+
+
+def _binding(name: str) -> str:
+    lowered = name.strip().lower()
+    return _BINDING_NAMES.get(lowered, lowered)
 
 
 def _one_colon(loaded: Loaded[model.Solution]) -> Iterator[Fault]:
@@ -112,7 +113,7 @@ def _one_language(spec: dict[str, Any]) -> list[str]:
     listed = spec.get("languages")
     if not isinstance(listed, list) or not listed or not all(isinstance(name, str) for name in listed):
         return []
-    plain = [_LANGUAGE_NAMES.get(name.strip().lower(), name.strip().lower()) for name in listed]
+    plain = list(map(canonical, listed))
     spec["language"] = next((name for name in plain if name != "python"), "python")
     return [f"languages {', '.join(listed)}: built as {spec['language']!r}"]
 

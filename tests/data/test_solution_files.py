@@ -54,7 +54,8 @@ def test_destination_style_is_the_default(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("language", "read"), [("Python", "python"), ("CUDA", "cuda"), ("C++", "cpp"), ("cute_dsl", "cutedsl")]
+    ("language", "read"),
+    [("Python", "python"), ("CUDA", "cuda"), ("C++", "cpp"), ("cute_dsl", "cutedsl"), ("torch", "python")],
 )
 def test_language_in_any_case(tmp_path, language, read):
     loaded = load(tmp_path, spec(language=language))
