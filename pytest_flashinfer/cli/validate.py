@@ -73,6 +73,8 @@ def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
         yield from (replace(fault, kind="fault") for fault in dataset.unknown_solutions())
     if dataset.workload_files.places:
         yield from dataset.without_workloads()
+    if dataset.names:
+        yield from dataset.unread_workloads()
     for loaded in dataset.solutions:
         if loaded.value is None or loaded.value.definition not in dataset.names:
             yield from check_solution(loaded)

@@ -148,6 +148,22 @@ class DataSet:
                 message = f"no workloads for {name}: nothing but test_sizes runs solutions; name a file {name}.jsonl"
                 yield from (self.load(path).fault((), message, "warning") for path in paths)
 
+    def unread_workloads(self) -> Iterator[Fault]:
+        """Warn of the files in folders of workloads that no definition's lines are read from."""
+        values = {name: [self.load(path).value for path in paths] for name, paths in self.names.items()}
+        found = {name: [value for value in group if value is not None] for name, group in values.items()}
+        broken = {path.stem for path in self._definition_files if self.load(path).value is None}
+        for file, other in self.workload_files.unread(found):
+            near = nearest(file.stem, self.names)
+            if other is not None:
+                why = f"{other} is read for {file.stem} and this is not: move its lines there"
+            elif file.stem in broken:
+                continue  # whoever mends that one will see
+            else:
+                hint = f"; did you mean {near!r}?" if near else ""
+                why = f"no definition is called {file.stem!r}, and so nothing reads this{hint}"
+            yield Fault(file, None, "", why, kind="warning")
+
     def unreadable_solutions(self) -> dict[str, list[Loaded[Solution]]]:
         """Give the solutions that cannot be read by the definition that they name or lie in the folder of, else `""`.
 

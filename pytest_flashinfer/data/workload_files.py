@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover
@@ -11,13 +12,12 @@ from pytest_flashinfer.data.files import read_text
 from pytest_flashinfer.data.load import load_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_flashinfer.data.faults import Loaded
     from pytest_flashinfer.data.model import Definition, Workload
 
-_SOL_WORKLOADS = "workload.jsonl"  # beside the definition.json of a SOL-ExecBench problem
+_SOL_WORKLOADS, _SOL_DEFINITION = "workload.jsonl", "definition.json"  # side by side: a SOL-ExecBench problem
 
 
 class WorkloadFiles:
@@ -60,6 +60,20 @@ class WorkloadFiles:
         shared = any(not place.is_dir() for place in self.places)
         without = [] if shared else sorted(name for name in names if name not in named)
         return without, sorted(file for name, file in found if name not in names)
+
+    def unread(self, definitions: Mapping[str, Collection[Definition]]) -> Iterator[tuple[Path, Path | None]]:
+        """Yield the files in folders that no definition's workloads are read from, with the file that is read instead.
+
+        `definitions` are all, by their names.
+        """
+        for index in self.folders.values():
+            for name, files in index.items():
+                found = (file for each in definitions.get(name, ()) for file, _ in self._files_of(each))
+                read = [file for file in found if file in files]
+                beside = name == Path(_SOL_WORKLOADS).stem
+                for file in files:
+                    if file not in read and not (beside and file.with_name(_SOL_DEFINITION).is_file()):
+                        yield file, read[0] if read else None
 
     def empty(self) -> list[Path]:
         """List the folders that hold no workloads."""

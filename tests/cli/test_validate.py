@@ -166,6 +166,23 @@ def test_a_definition_that_no_workload_is_for_is_warned_of(dataset, capsys):
     assert validate(capsys, dataset / "definitions")[:2] == (0, [])
 
 
+def test_files_of_workloads_that_nothing_reads_are_warned_of(dataset, capsys):
+    """One with a slip in its name, and one of the right name beside the file that is read."""
+    folder = dataset / "workloads"
+    slip = samples.write_lines(folder / "gemm/gem.jsonl", samples.changed(LINE, definition="gem"))
+    beside = samples.write_lines(folder / "other/gemm.jsonl", {**LINE, "workload": {**LINE["workload"], "uuid": "v"}})
+    unknown = samples.write_lines(folder / "norm/rmsnorm_h128.jsonl", samples.changed(LINE, definition="rmsnorm_h128"))
+    code, lines, _ = validate(capsys, dataset)
+    assert code == 0
+    assert lines == [
+        f"warning: {slip}: no definition is called 'gem', and so nothing reads this; did you mean 'gemm'?",
+        f"warning: {unknown}: no definition is called 'rmsnorm_h128', and so nothing reads this",
+        f"warning: {beside}: {folder / 'gemm/gemm.jsonl'} is read for gemm and this is not: move its lines there",
+    ]
+    (dataset / "definitions/gemm/rmsnorm_h128.json").write_text("{")
+    assert not any("rmsnorm_h128.jsonl" in line for line in validate(capsys, dataset)[1])
+
+
 def test_a_misspelt_key_of_any_record_is_warned_of(dataset, capsys):
     samples.write(dataset / "definitions/gemm/gemm.json", PLAIN | {"constrains": ["m > 0"]})
     spec = SOLUTION["spec"] | {"bindng": "torch"}
