@@ -74,11 +74,12 @@ def _files(sources: Iterable[Path], target: Path) -> dict[str, list[Path]]:
     sources = list(sources)
     if len({source.resolve() for source in sources}) < len(sources):
         raise CannotMergeError(f"{', '.join(map(str, sources))}: the same folder twice; each is a part of its own")
+    output = target.resolve()
     for source in sources:
         if not source.is_dir():
             raise CannotMergeError(f"{source}: no folder; name the folders that the parts left")
         for path in sorted(source.rglob("*")):
-            inside = path.is_relative_to(target)
+            inside = (source.resolve() / path.relative_to(source)).is_relative_to(output)
             if not inside and path.is_file() and path.suffix in _JOIN:
                 found[path.relative_to(source).as_posix()].append(path)
     if not found:

@@ -40,27 +40,27 @@ def load_traces(path: Path, definition: str | None = None) -> list[Loaded[Trace]
     return found
 
 
-def stream_traces(path: Path, definition: str | None = None) -> Iterator[Trace | Fault]:
-    """Yield the traces of a file one after another, and in their place the first fault of lines that are none.
+def stream_traces(path: Path, definition: str | None = None) -> Iterator[tuple[int, Trace | Fault]]:
+    """Yield the traces of a file with their lines, and in their place the first fault of lines that are none.
 
     For many thousand lines: three times as fast as `load_traces`, which also knows where every part stands, and only
-    one line is held at a time. Never raises on bad content.
+    one line is held at a time. Lines count from 1, blank ones too. Never raises on bad content.
     """
     if path.suffix == ".json":
         for loaded in load_traces(path, definition):
-            yield loaded.value if loaded.value is not None else loaded.faults[0]
+            yield loaded.line, loaded.value if loaded.value is not None else loaded.faults[0]
         return
     reason = refuse(path)
     if reason:
-        yield Fault(path, 1, "", reason)
+        yield 1, Fault(path, 1, "", reason)
         return
     try:
         with path.open("rb") as file:
             for number, data in enumerate(iter(lambda: file.readline(MAX_BYTES + 1), b""), 1):
                 if data.strip():
-                    yield _quick(data) or _slow(data, path, number, definition)
+                    yield number, _quick(data) or _slow(data, path, number, definition)
     except (OSError, ValueError) as error:
-        yield Fault(path, None, "", f"cannot be read: {reason_of(error)}")
+        yield 1, Fault(path, None, "", f"cannot be read: {reason_of(error)}")
 
 
 def _quick(data: bytes) -> Trace | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.traces import stream_traces
-from pytest_flashinfer.report.traces import DIGESTS, UNBUILT, VERDICT, digests
+from pytest_flashinfer.report.traces import BOUND_SHARE, DIGESTS, ROOFLINE, UNBUILT, VERDICT, digests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,26 +43,26 @@ class Held:
         if correct is not None:
             errors = {"max_rel": correct.max_relative_error, "max_abs": correct.max_absolute_error}
             facts |= {name: value for name, value in errors.items() if math.isfinite(value)}
+            share = correct.extra.get(BOUND_SHARE)
+            if isinstance(share, (int, float)) and math.isfinite(share):
+                facts["bound_share"] = share
         if timed and speed is not None:
             facts["latency_s"] = speed.latency_ms / 1e3
             if speed.reference_latency_ms:
                 facts |= {"reference_s": speed.reference_latency_ms / 1e3, "speedup": speed.speedup_factor}
-            floor = speed.extra.get("roofline_ms")
+            floor = speed.extra.get(ROOFLINE)
             if isinstance(floor, (int, float)) and speed.latency_ms:
                 facts |= {"roofline_s": floor / 1e3, "roofline_share": floor / speed.latency_ms}
         return facts
 
 
 class HeldTraces:
-    """The evaluations in a file of traces, by solution and workload; lines that cannot be read count for nothing.
-
-    A line's number counts those that are not blank.
-    """
+    """The evaluations in a file of traces, by solution and workload; lines that cannot be read count for nothing."""
 
     def __init__(self, path: Path, environment: Environment) -> None:
         self.path, self.environment = path, environment
         self._held: dict[tuple[str, str], list[tuple[int, Trace]]] = {}
-        for line, trace in enumerate(stream_traces(path) if path.is_file() else (), 1):
+        for line, trace in stream_traces(path) if path.is_file() else ():
             if not isinstance(trace, Fault) and trace.solution is not None and trace.evaluation is not None:
                 self._held.setdefault((trace.solution, trace.workload.uuid), []).append((line, trace))
 

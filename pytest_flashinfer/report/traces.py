@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LOG_CHARACTERS = 20_000
 DIGESTS, VERDICT, UNBUILT = "digests", "verdict", "unbuilt"  # keys that other tools pass over
+ROOFLINE = "roofline_ms"  # beside `latency_ms`: the least time that the card's bandwidth and arithmetic allow
+BOUND_SHARE = "bound_share"  # beside `max_absolute_error`: the largest error over the tolerated one
 OWN_STATUSES = ("REWARD_HACK", "INVALID_REFERENCE")  # flashinfer-bench has no word for them
 
 
@@ -113,11 +115,12 @@ def _end_last_line(handle: int) -> None:
 def _correctness(facts: Mapping[str, Any]) -> Correctness:
     """Return the errors; one that is no number was not recorded and is unknown where the output is wrong."""
     unknown = 0.0 if facts["status"] == "PASSED" else math.nan
-    return Correctness(float(facts.get("max_rel", unknown)), float(facts.get("max_abs", unknown)))
+    share = {BOUND_SHARE: float(facts["bound_share"])} if "bound_share" in facts else {}
+    return Correctness(float(facts.get("max_rel", unknown)), float(facts.get("max_abs", unknown)), share)
 
 
 def _performance(facts: Mapping[str, Any]) -> Performance:
     latency = 1e3 * float(facts["latency_s"])
     reference = 1e3 * float(facts.get("reference_s", 0.0))
-    roofline = {"roofline_ms": 1e3 * float(facts["roofline_s"])} if "roofline_s" in facts else {}
+    roofline = {ROOFLINE: 1e3 * float(facts["roofline_s"])} if "roofline_s" in facts else {}
     return Performance(latency, reference, reference / latency if reference and latency > 0 else 0.0, roofline)

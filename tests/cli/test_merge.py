@@ -57,6 +57,18 @@ def test_a_second_merge_replaces_the_first(tmp_path):
     assert (tmp_path / "all/merged/traces/op/d.jsonl").read_text().count("\n") == 3
 
 
+def test_a_second_merge_of_a_folder_named_another_way_leaves_out_the_first(tmp_path, monkeypatch):
+    part(tmp_path / "all/1", "good")
+    monkeypatch.chdir(tmp_path)
+    for source, out in (
+        ("all", tmp_path / "all/merged"),
+        (tmp_path / "all", "all/merged"),
+        ("all", "all/../all/merged"),
+    ):
+        assert merge(source, "-o", out) == 0
+    assert not (tmp_path / "all/merged/merged").exists()
+
+
 def test_against_a_baseline(tmp_path):
     before = part(tmp_path / "before", "good", median=0.001) / "benchmark.json"
     out = tmp_path / "merged"

@@ -39,18 +39,18 @@ LINES = st.sampled_from(
 def test_as_the_careful_reader(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("lines") / "d.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    careful = [loaded.value or loaded.faults[0] for loaded in load_traces(path, "d")]
+    careful = [(loaded.line, loaded.value or loaded.faults[0]) for loaded in load_traces(path, "d")]
     assert [repr(each) for each in stream_traces(path, "d")] == [repr(each) for each in careful]
 
 
 def test_lists_broken_bytes_and_missing_files(tmp_path):
     (tmp_path / "list.json").write_text(json.dumps([TRACE, {"name": "no"}]))
-    one, other = stream_traces(tmp_path / "list.json")
+    (_, one), (_, other) = stream_traces(tmp_path / "list.json")
     assert one.solution == "s"
     assert isinstance(other, Fault)
     (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe{}\n" + json.dumps(TRACE).encode() + b"\n")
-    fault, trace = stream_traces(tmp_path / "bytes.jsonl")
-    assert fault.line == 1
+    (first, fault), (second, trace) = stream_traces(tmp_path / "bytes.jsonl")
+    assert (first, fault.line, second) == (1, 1, 2)
     assert trace.definition == "d"
-    [gone] = stream_traces(tmp_path / "gone.jsonl")
+    [(_, gone)] = stream_traces(tmp_path / "gone.jsonl")
     assert "cannot be read" in gone.message

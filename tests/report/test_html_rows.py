@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,38 @@ def test_the_latest_row_counts():
         assert only(rows).speedup == speed
         assert rows.replaced == 1
         assert "made again" in boards.make(rows, Told(), "t").notes[0]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("2026-01-01T10:00:00+02:00", "2026-01-01T09:00:00+00:00"),
+        ("2026-01-01T09:30:00.500000+00:00", "2026-01-01T10:00:00Z"),
+        ("2026-01-01T23:00:00", "2026-01-01T20:00:00-05:00"),
+        ("2026-01-01", "2026-01-01T00:00:01Z"),
+        ("once", "twice"),
+        ("2026-01-01", "once"),
+    ],
+)
+def test_timestamps_compare_by_the_clock(earlier, later):
+    for first, second in ((earlier, later), (later, earlier)):
+        rows = Rows()
+        rows.add(replace(ROW, timestamp=first))
+        rows.add(replace(ROW, timestamp=second))
+        assert only(rows).timestamp == later
+
+
+def test_versions_are_those_of_the_evaluations_that_count():
+    rows = Rows()
+    for timestamp, libs in (("1", "2.9"), ("3", "2.11"), ("2", "2.10")):
+        rows.add(replace(ROW, timestamp=timestamp), {"torch": libs})
+    rows.add(replace(ROW, workload="v"), {"torch": "2.9"})
+    found = boards.make(rows, Told(), "t").environments
+    assert found == [("card", (("torch", "2.11"),), 1), ("card", (("torch", "2.9"),), 1)]
+    only_one = Rows()
+    for timestamp, libs in (("1", "2.9"), ("2", "2.10")):
+        only_one.add(replace(ROW, timestamp=timestamp), {"torch": libs})
+    assert boards.make(only_one, Told(), "t").environments == [("card", (("torch", "2.10"),), 1)]
 
 
 STATUSES = st.sampled_from(["PASSED", "TIMEOUT"])

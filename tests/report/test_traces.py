@@ -50,6 +50,22 @@ def test_the_least_time_of_the_card_is_kept_in_milliseconds(tmp_path):
     assert "roofline_s" not in find(path).facts(timed=False)
 
 
+@pytest.mark.parametrize("status", ["PASSED", "INCORRECT_NUMERICAL"])
+def test_the_share_of_the_bound_is_kept(tmp_path, status):
+    path = write(tmp_path, FACTS | {"status": status, "bound_share": 0.5})
+    assert json.loads(path.read_text())["evaluation"]["correctness"]["bound_share"] == 0.5
+    [loaded] = load_traces(path)
+    assert schema.check("trace", loaded) == ()
+    assert find(path).facts(timed=True)["bound_share"] == 0.5
+    assert "bound_share" not in json.loads(write(tmp_path / "without", FACTS | {"status": status}).read_text())
+
+
+def test_blank_lines_count_as_lines(tmp_path):
+    path = write(tmp_path)
+    path.write_text(f"\n\n{path.read_text()}")
+    assert find(path).line == load_traces(path)[0].line == 3
+
+
 @pytest.mark.parametrize(
     "other",
     [

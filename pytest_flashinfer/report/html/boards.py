@@ -122,7 +122,7 @@ def make(rows: Rows, told: Told, title: str, facts: Sequence[str] = (), notes: S
     chapters = [_chapter(name, rows, told) for name in rows.boards]
     chapters.sort(key=lambda chapter: (chapter.op_type, _natural(chapter.name)))
     environments: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
-    for (card, libs), count in rows.environments.items():
+    for (card, libs), count in (+rows.environments).items():  # without those of which no evaluation is left
         environments[card, tuple(sorted(libs))] += count
     counted = [(card, libs, count) for (card, libs), count in sorted(environments.items())]
     report = Report(title, chapters, counted, told, facts, list(notes))

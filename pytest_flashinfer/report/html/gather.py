@@ -10,7 +10,7 @@ from pytest_flashinfer.data.discover import walk
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.traces import stream_traces
 from pytest_flashinfer.report.html.rows import PASSED, Row, Rows, Told, shortened
-from pytest_flashinfer.report.traces import VERDICT
+from pytest_flashinfer.report.traces import BOUND_SHARE, ROOFLINE, VERDICT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.dataset import DataSet
     from pytest_flashinfer.data.model import Evaluation, Trace
-
-ROOFLINE = "roofline_ms"  # beside `latency_ms`: the least time that the card's bandwidth and arithmetic allow
-BOUND_SHARE = "bound_share"  # beside `max_absolute_error`: the largest error over the tolerated one
 
 
 def trace_files(paths: Iterable[Path]) -> list[Path]:
@@ -41,7 +38,7 @@ def read_rows(files: Iterable[Path]) -> tuple[Rows, list[Fault]]:
     rows, faults = Rows(), []
     for path in files:
         op_type = path.absolute().parent.name
-        for trace in stream_traces(path, path.stem):
+        for _, trace in stream_traces(path, path.stem):
             if isinstance(trace, Fault):
                 faults.append(trace)
             elif trace.solution is not None and trace.evaluation is not None:

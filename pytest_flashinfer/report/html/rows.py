@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.report.results import Result
@@ -18,6 +19,7 @@ PASSED = "PASSED"
 LOG_HEAD, LOG_TAIL = 1_500, 2_500  # characters of a log that are kept
 _LINE = '{"definition"'  # how the workload line of a drawn failure starts
 Names = tuple[str, str]  # of a definition and a solution
+Libs = tuple[tuple[str, str], ...]  # versions by library
 
 
 @dataclass(slots=True)  # a frozen one takes three times as long to make, and there may be a million
@@ -36,6 +38,7 @@ class Row:
     bound_share: float | None = None
     log: str = ""
     timestamp: str = ""
+    libs: Libs = ()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -95,8 +98,9 @@ class Rows:
         self.boards: Boards = {}
         self.workloads: dict[str, dict[str, Mapping[str, int]]] = {}  # definition, uuid: sizes of the axes
         self.op_types: dict[str, str] = {}
-        self.environments: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self.environments: Counter[tuple[str, Libs]] = Counter()
         self.replaced = 0
+        self._libs: dict[Libs, Libs] = {}  # one of each: a million rows have a few
 
     def add(self, row: Row, libs: Mapping[str, str] | None = None) -> None:
         """Add a row that was measured with these versions."""
@@ -106,12 +110,30 @@ class Rows:
         old = board.get(row.workload)
         if old is not None:
             self.replaced += 1
-            if old.timestamp > row.timestamp:
+            if _is_later(old.timestamp, row.timestamp):
                 return
+            self.environments[old.card, old.libs] -= 1
+        key = tuple((libs or {}).items())
+        row.libs = self._libs.setdefault(key, key)
         board[row.workload] = row
         if row.workload is not None:
             self.workloads.setdefault(row.definition, {})[row.workload] = row.axes
-        self.environments[row.card, tuple((libs or {}).items())] += 1
+        self.environments[row.card, row.libs] += 1
+
+
+def _is_later(one: str, other: str) -> bool:
+    """Whether one timestamp is later than another: by the clock, whatever their time zones, or else as text."""
+    try:
+        return _moment(one) > _moment(other)
+    except ValueError:
+        return one > other
+
+
+def _moment(timestamp: str) -> datetime:
+    """Read a timestamp; one without a time zone is taken for UTC. Raises ValueError for what is none."""
+    zulu = timestamp.endswith(("Z", "z"))  # which Python 3.10 does not read
+    found = datetime.fromisoformat(f"{timestamp[:-1]}+00:00" if zulu else timestamp)
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
 
 def clean(name: str) -> str:
