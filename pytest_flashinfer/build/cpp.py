@@ -101,7 +101,7 @@ def _build_torch(request: Request, code: str, include: list[str]) -> Callable[..
     namespace = binding.library_name(code)
     generated = "" if own or namespace else binding.torch_binding(code, function, request["entry_file"])
     arch = card_arch(request["device"])
-    key = digest(request, "torch", torch.__version__, arch, FLAGS, include, os.environ.get("CXX"), generated)
+    key = digest(request, "torch", torch.__version__, arch, FLAGS, generated, include=include)
     name = f"fib_{key}" if own in (None, "TORCH_EXTENSION_NAME") else str(own)
     job = _Job(request, name, generated, include, arch, bool(own or generated))
     library = build_once(request, key, job.compile)

@@ -18,23 +18,42 @@ from pytest_flashinfer.build.base import write_sources
 from pytest_flashinfer.build.errors import BuildError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_flashinfer.build.base import Request
 
-_LAYOUT = 1  # raise it when what is built from the same request changes
+_FLAGS = frozenset({"CC", "CXX", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS"})  # that compilers read
+_CUTLASS_VERSION = "cutlass/version.h"
+_LAYOUT = 2  # raise it when what is built from the same request changes
 _ERROR = re.compile(
     r"^(?:ptxas |nvcc )?(?P<where>[^\s:(]+(?::\d+(?::\d+)?|\(\d+\)))?:?\s*(?:fatal )?error\s*:?\s+(?P<what>.+)$"
 )
 _LINK_ERROR = re.compile(r"undefined reference to|multiple definition of|cannot find -l")
 
 
-def digest(request: Request, *facts: Any) -> str:
-    """Return the name of the content: the sources, the entry, this interpreter and `facts` (versions, flags)."""
-    what = [_LAYOUT, sys.implementation.cache_tag, *facts]
+def digest(request: Request, *facts: Any, include: Iterable[str] = ()) -> str:
+    """Return the name of the content: the sources, the entry, this interpreter, its compilers, and `facts` (versions).
+
+    `include`: folders of headers that are used beside the request's own.
+    """
+    cuda = any(source["path"].endswith(".cu") for source in request["sources"])
+    compilers = [_stamp(shutil.which(os.environ.get("CXX") or "c++")), _stamp(find_nvcc() if cuda else None)]
+    flags = sorted((name, value) for name, value in os.environ.items() if name in _FLAGS or name.startswith("NVCC_"))
+    headers = [(folder, _stamp(f"{folder}/{_CUTLASS_VERSION}")) for folder in include]
+    what = [_LAYOUT, sys.implementation.cache_tag, compilers, flags, headers, *facts]
     what += [request["language"], request["binding"], request["entry_file"], request["entry_function"]]
     what += sorted((source["path"], source["content"]) for source in request["sources"])
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]
+
+
+def _stamp(path: str | None) -> list[Any]:
+    """Return what changes when a file is replaced; empty where there is none."""
+    try:
+        found = Path(path).resolve() if path else None
+        status = found.stat() if found else None
+    except OSError:
+        return []
+    return [str(found), status.st_size, status.st_mtime_ns] if status else []
 
 
 def build_once(request: Request, key: str, compile_in: Callable[[Path, Path], Path]) -> Path:

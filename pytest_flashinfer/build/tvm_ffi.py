@@ -37,7 +37,7 @@ def build(request: Request, code: str, include: list[str]) -> Callable[..., Any]
     function = request["entry_function"]
     generated = "" if binding.exports_tvm(code) else binding.tvm_binding(code, function, request["entry_file"])
     arch = card_arch(request["device"])
-    key = digest(request, "tvm-ffi", tvm_ffi.__version__, include, generated, arch)
+    key = digest(request, "tvm-ffi", tvm_ffi.__version__, generated, arch, include=include)
 
     def compile_in(sources: Path, out: Path) -> Path:
         files = [str(sources / path) for path in binding.units(request["sources"])]
