@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Sequences, Setting
 
 _SHARE: Final = 0.15  # of words that are full, and of those that are empty
+_LONGEST: Final = 64  # bits
 _SINGLE: Final = 0.2  # of rows that have one bit
 
 
@@ -21,6 +22,7 @@ def bits(setting: Setting, name: str, found: Sequences, device: torch.device) ->
     """
     del found
     shape, ends = setting.shape(name), torch.iinfo(getattr(torch, setting.contract.dtype(name)))
+    ends = torch.iinfo(torch.int64) if ends.bits == _LONGEST else ends  # which has all the bits of unsigned words
     full = -1 if ends.min < 0 else ends.max
     if setting.structure == "uniform":
         return torch.full(shape, full, dtype=torch.int64, device=device)

@@ -13,6 +13,7 @@ from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float, torch_dtype
 from pytest_flashinfer.inputs.equation import whole
+from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.hints import comparisons
 from pytest_flashinfer.inputs.limits import just_inside
 from pytest_flashinfer.inputs.scalars import by_name, fits_shapes, usual
@@ -35,6 +36,20 @@ def chosen(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | No
         return value
     values = (value, *by_name(contract, name, value, env), *_at_bounds(contract, name, env), *_PLAIN)
     return next(_fitting(contract, name, env, values), value)
+
+
+def drawn(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | None:
+    """Return the value of a scalar in a case; `None` where it is left out.
+
+    Raises InputsError for a text that has to be there and that nothing tells.
+    """
+    if name in contract.droppable and env.get(name) is None:
+        return None
+    value, spec = chosen(contract, name, env), contract.definition.inputs[name]
+    if value is None and spec.dtype == "string" and not spec.optional:
+        advice = f"list workloads that state it, or a constraint such as `{name} in ('a', 'b')`"
+        raise InputsError(f"input `{name}` is a string, and nothing says which: {advice}")
+    return value
 
 
 def others(

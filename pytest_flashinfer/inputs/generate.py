@@ -123,7 +123,7 @@ def _from_workload(definition: Definition, workload: Workload, root: Path | None
 
 
 def _scalar(value: Any, dtype: str, shape: tuple[str, ...] | None, device: torch.device) -> Any:
-    if shape is not None:
+    if shape is not None and value is not None:
         return torch.tensor(value, dtype=torch_dtype(dtype), device=device)
     return float(value) if is_float(dtype) and isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -159,8 +159,7 @@ def _make(making: _Making) -> None:
     for name, dims in making.contract.dims.items():
         if name in made or dims:
             continue
-        wanted = name not in making.contract.droppable or making.env.get(name) is not None
-        value = making.env[name] = choice.chosen(making.contract, name, making.env) if wanted else None
+        value = making.env[name] = choice.drawn(making.contract, name, making.env)
         number = dims is None or value is None or (as_numbers and name not in making.stated)
         made[name] = value if number else _zero_dim(making, name, value)
     source = Source(making.recipe.seed, making.device)

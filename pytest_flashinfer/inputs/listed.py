@@ -38,8 +38,11 @@ def usual_and_others(
         values = list(others(contract, name, env, stated))
         times = Counter(each[name] for each in listed if name in each)
         most = [value for value in values if value in stated and 2 * times[value] > len(listed)]
+        first = chosen(contract, name, env)
+        if first is None and name not in contract.droppable:  # a text that nothing else tells
+            most = most or values[:1]
         if most and not fits_shapes(contract, name):
-            usual[name], first = most[0], chosen(contract, name, env)
+            usual[name] = most[0]
             values = [*([] if first is None else [first]), *(value for value in values if value != most[0])]
         if values:
             more[name] = tuple(values)

@@ -68,7 +68,8 @@ def usual(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | Non
     dtype = canonical(spec.dtype)
     if env.get(name) is not None:
         return _cast(env[name], dtype)
-    text = literal(contract, name)
+    own = contract.defaults.get(name)
+    text = literal(contract, name) or (own if isinstance(own, str) else None)
     if dtype in NOT_TENSORS or text is not None:
         return text
     if dtype == "bool":

@@ -399,7 +399,9 @@ def test_a_mask_of_bits_uses_all_of_them():
     assert bool((seen == -1).any())  # all are allowed
 
 
-@pytest.mark.parametrize(("words", "dtype", "width"), [(5, "int32", 32), (3, "int64", 64), (1, "int32", 32)])
+@pytest.mark.parametrize(
+    ("words", "dtype", "width"), [(5, "int32", 32), (3, "int64", 64), (3, "uint64", 64), (1, "int32", 32)]
+)
 def test_words_of_a_mask_are_full_and_empty_and_rows_have_one_bit_at_any_place(words, dtype, width):
     masks = define("masks", axes(n=None, words=words), {"x": tensor("n words"), "bitmask": tensor("n words", dtype)},
                    {"y": tensor("n words")}, NOTHING)  # fmt: skip
@@ -412,7 +414,7 @@ def test_words_of_a_mask_are_full_and_empty_and_rows_have_one_bit_at_any_place(w
     places = ones[ones.sum(dim=1) == 1].argmax(dim=1)
     assert words == 1 or set(places.tolist()) >= {1, width - 1, width * (words - 1)}
     assert max(places.tolist(), default=0) <= width * (words - 1), "what is behind the end may be anything"
-    blank = make_inputs(masks, sizes, Recipe(0, structure="blank"))["bitmask"]
+    blank = make_inputs(masks, sizes, Recipe(0, structure="blank"))["bitmask"].long()
     assert blank.eq(0).all(dim=1).tolist() == [True, False] * 20
 
 

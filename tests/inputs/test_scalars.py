@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_flashinfer.data.constraints import parse
 from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.errors import AxisConflict, Unsatisfiable
+from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.recipe import Recipe
@@ -125,6 +125,32 @@ def test_what_most_workloads_list_is_usual():
     assert set(first) == {0.125}
     assert {0.0, 0.0625} <= values(SMOOTHED, "smoothing", listed)
     assert grid_of(SMOOTHED, listed[1:]).usual == {}
+
+
+def lay_out(*rules, reference="def run(x, layout):\n    return x\n", **kwargs):
+    inputs = {"x": tensor("n"), "layout": tensor(None, "string", **kwargs)}
+    return define("lay_out", axes(n=None), inputs, {"y": tensor("n")}, reference, *rules)
+
+
+def test_a_text_that_nothing_tells_is_asked_for():
+    with pytest.raises(InputsError, match="`layout` is a string, and nothing says which: list workloads that state it"):
+        make_inputs(lay_out(), {"n": 2}, Recipe(0))
+    assert make_inputs(lay_out(optional=True), {"n": 2}, Recipe(0))["layout"] is None
+    assert make_inputs(lay_out("layout in ('a', 'b')"), {"n": 2}, Recipe(0))["layout"] == "a"
+    default = lay_out(reference="def run(x, layout='c'):\n    return x\n")
+    assert make_inputs(default, {"n": 2}, Recipe(0))["layout"] == "c"
+    listed = [{"n": 2, "layout": "d"}, {"n": 3, "layout": "e"}]
+    cases = edge_cases(lay_out(), listed)
+    assert {make_inputs(lay_out(), sizes, recipe)["layout"] for sizes, recipe in cases} == {"d", "e"}
+
+
+def test_an_optional_scalar_that_a_workload_states_as_null_is_left_out():
+    specs = {"x": tensor("n"), "a": tensor("", optional=True), "b": tensor(None, optional=True)}
+    definition = define("left_out", axes(n=None), specs, {"y": tensor("n")}, "def run(x, a, b):\n    return x\n")
+    null = {name: InputSpec("scalar", value=None) for name in "ab"}
+    line = Workload("w", {"n": 1}, {"x": InputSpec("random"), **null})
+    made = make_inputs(definition, line.axes, Recipe(0), workload=line)
+    assert (made["a"], made["b"]) == (None, None)
 
 
 @pytest.mark.parametrize("code", [None, "return x if cap <= 0 else cap * torch.tanh(x / cap)"])
