@@ -34,14 +34,12 @@ _CLOCKS = {"cupti": "device (CUPTI)", "events": "device (CUDA events)", "wall": 
 class Measurement:
     """`warm` are the calls ahead, `timed` those that count; a call that failed ends the list that it is in.
 
-    `card` is what the driver said of the card meanwhile, `waited` how long in seconds the card was not free. `on_card`
-    says whether a card was timed.
+    `card` is what the driver said of the card meanwhile, `on_card` whether one was timed.
     """
 
     warm: tuple[Call, ...]
     timed: tuple[Call, ...] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
-    waited: float = 0.0
     on_card: bool = False
 
     @property
@@ -112,7 +110,6 @@ def joined(first: Measurement, other: Measurement) -> Measurement:
         first.warm + other.warm,
         first.timed + other.timed,
         {**first.card, **other.card, "throttle": throttle},
-        first.waited + other.waited,
         on_card=first.on_card,
     )
 
@@ -144,10 +141,10 @@ def measure(
     with ExitStack() as held:
         with session.progress.doing("waiting for the card"):
             session.pool.quiet()
-            waited = held.enter_context(session.card.turns.alone())
+            held.enter_context(session.card.turns.alone())
         facts = held.enter_context(session.card.watch.throttling())
         calls = tuple(kernel.run(timed, cache=cache, warm=first if warm_up else None))
-    return Measurement(warm, calls, facts, waited, on_card=device.kind == "cuda")
+    return Measurement(warm, calls, facts, on_card=device.kind == "cuda")
 
 
 def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, ...]:

@@ -102,10 +102,10 @@ def _describe(func: Any) -> Op:
     )
 
 
-def magnitude(func: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> torch.Tensor:
+def magnitude(func: Any, args: list[Any]) -> torch.Tensor:
     """Apply a linear operation to magnitudes: |A| @ |B| for A @ B, the sum of |x| for a sum."""
     bare = [arg.as_subclass(torch.Tensor).abs() if _is_real(arg) else arg for arg in args]
-    result = func(*bare, **(kwargs or {}))
+    result = func(*bare)
     if not isinstance(result, torch.Tensor):
         raise TypeError(f"{func} gives {type(result).__name__}, not a tensor")
     return result

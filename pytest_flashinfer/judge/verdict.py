@@ -97,21 +97,16 @@ def decide(
     *,
     error: Failure | None = None,
     violations: Iterable[Offence] = (),
-    reference_error: Failure | str | None = None,
 ) -> Verdict:
     """Decide about one call.
 
-    `error`: what the solution's worker raised; `violations`: rules that the call broke; `reference_error`: why there
-    is no truth, in which case nothing is said about the solution unless it failed by itself. The most telling finding
-    gives the status, all are in the details. An unknown kind of error or violation counts as `RUNTIME_ERROR`.
+    `error`: what the solution's worker raised; `violations`: rules that the call broke. The most telling finding gives
+    the status, all are in the details. An unknown kind of error or violation counts as `RUNTIME_ERROR`.
     """
     if error is not None:
         return Verdict(_ERRORS.get(error.kind, "RUNTIME_ERROR"), _first_line(error.detail), _where_raised(error))
     found = [(_VIOLATIONS.get(each.kind, "RUNTIME_ERROR"), each.message) for each in violations]
     found += [(_PROBLEMS[each.problem], each.text) for each in comparisons if not each.ok and each.problem]
-    if reference_error is not None:
-        detail = reference_error if isinstance(reference_error, str) else reference_error.detail
-        found.append(("INVALID_REFERENCE", _first_line(detail)))
     found.sort(key=lambda pair: _ORDER.index(pair[0]))
     measured = [each for each in comparisons if each.n_total or each.ok]
     if found:

@@ -55,11 +55,6 @@ class RunResult:
         """The time of a timed call by the worker's clock, in seconds."""
         return None if self.span is None else self.span.seconds
 
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        """What ran on the card during a timed call, in order of start."""
-        return () if self.span is None else self.span.kernels
-
     def add_late(self, names: Iterable[str]) -> None:
         """Note that these outputs were still being written when the call returned, once for each."""
         known = {violation.tensor for violation in self.violations if violation.kind == "late"}

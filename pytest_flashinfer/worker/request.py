@@ -34,7 +34,6 @@ def build_request(definition: Definition, solution: Solution, device: str, folde
         "outputs": [name for name in definition.outputs if name not in inplace_of(definition)],
         "device": "cpu" if device == "cpu" else "cuda:0",
         "cache": str(folder),
-        "caches": ["cold", "warm"],
     }
 
 

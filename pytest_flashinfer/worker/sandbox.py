@@ -1,6 +1,6 @@
 """What a worker gives up before any foreign code runs in it, and what the judge does to be left alone.
 
-Every step that needs the kernel's help is best effort: `enter` reports what took hold, and the run's header shows it.
+Every step that needs the kernel's help is best effort: `enter` reports what took hold.
 """
 
 from __future__ import annotations

@@ -84,12 +84,6 @@ def restrict(pid: int, *, network: bool) -> bool:
     return False
 
 
-def numbers() -> dict[str, int]:
-    """Return the numbers of the system calls that matter here, none on an unknown architecture."""
-    machine = _machine()
-    return dict(machine.numbers) if machine else {}
-
-
 def _machine() -> _Machine | None:
     wide = sys.maxsize > 2**32  # a 32-bit Python makes other calls than its kernel's name says
     return _MACHINES.get(os.uname().machine) if wide else None

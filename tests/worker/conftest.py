@@ -42,7 +42,6 @@ class Lab:
             "outputs": list(outputs),
             "device": "cpu" if self.device == "cpu" else "cuda:0",
             "cache": str(folder),
-            "caches": ["cold", "warm"],
         }
         worker.build(request, folder, timeout)
         return runner

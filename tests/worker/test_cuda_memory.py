@@ -320,7 +320,7 @@ def test_timed_calls_have_device_times_and_kernels(gpu):
         assert torch.equal(result.outputs["y"], each["x"] * 2)
         assert not result.violations
         assert 3e-5 < result.device_seconds < 2e-3  # 256 MiB moved
-        assert result.kernels
+        assert result.span.kernels
 
 
 def test_triton_solutions_run_and_cache(gpu):
