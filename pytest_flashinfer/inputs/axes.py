@@ -125,7 +125,11 @@ def complete(contract: Contract, wish: Mapping[str, int], pinned: Collection[str
             break
         choice = better
     rule = bad[0]
-    values = told_values(rule.tree, _expand(contract, choice))
+    env = _expand(contract, choice)
+    missing = [name for name in contract.sizes if name in rule.names - env.keys()]
+    if missing:
+        raise Unsatisfiable(rule.text, f"no size of {' and '.join(missing)} was found for it")
+    values = told_values(rule.tree, env)
     raise Unsatisfiable(rule.text, f"the nearest sizes found have {values}" if values else "it is never true")
 
 
@@ -143,7 +147,7 @@ def _violated(contract: Contract, env: Mapping[str, Any]) -> list[Rule]:
 def _repair(
     contract: Contract, choice: Mapping[str, int], bad: list[Rule], pinned: Collection[str]
 ) -> dict[str, int] | None:
-    """Change one free size so that the first violated rule holds and as few as possible are violated."""
+    """Change one free size, else several, so that the first violated rule holds and as few as possible are violated."""
     movable = _support(contract, bad[0])
     best: tuple[tuple[int, bool, bool, int], dict[str, int]] | None = None
     for name in movable:
@@ -157,7 +161,23 @@ def _repair(
                 best = (score, trial)
             if not left:
                 break
-    return None if best is None else best[1]
+    return _together(contract, choice, bad, movable) if best is None else best[1]
+
+
+def _together(
+    contract: Contract, choice: Mapping[str, int], bad: list[Rule], movable: list[str]
+) -> dict[str, int] | None:
+    """Raise or lower all sizes of the first violated rule to one value, as `min(n, m) >= 2` asks where both are 1."""
+    if len(movable) < 2:  # noqa: PLR2004 - one alone was tried
+        return None
+    for ends in (max, min):
+        start = min(choice[name] for name in movable) if ends is max else max(choice[name] for name in movable)
+        for value in _neighbours(start, bad[0], _expand(contract, choice)):
+            trial = {**choice, **{name: ends(choice[name], value) for name in movable}}
+            left = _violated(contract, _expand(contract, trial))
+            if bad[0] not in left and len(left) <= len(bad):
+                return trial
+    return None
 
 
 def _support(contract: Contract, rule: Rule) -> list[str]:

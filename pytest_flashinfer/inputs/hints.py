@@ -45,12 +45,14 @@ def constant(node: ast.expr) -> Any:
 
 
 def names_of(tree: ast.AST) -> frozenset[str]:
-    """Return the names that a tree mentions, without those of functions and of modules: `math.sqrt(n)`."""
+    """Return the names that a tree mentions, without those of functions, of modules (`math.sqrt(n)`) and of loops."""
     nodes = list(ast.walk(tree))
+    loops = [node.target for node in nodes if isinstance(node, ast.comprehension)]
+    own = {each.id for target in loops for each in ast.walk(target) if isinstance(each, ast.Name)}
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     owners = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     names = [node for node in nodes if isinstance(node, ast.Name) and id(node) not in called]
-    return frozenset(name.id for name in names if not (id(name) in owners and name.id in MODULES))
+    return frozenset(name.id for name in names if not (id(name) in owners and name.id in MODULES)) - own
 
 
 def comparisons(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:

@@ -182,12 +182,37 @@ def test_nothing_can_satisfy_it_and_the_message_says_which_hook_would_help():
         (["1 <= a // b <= 4"], {"a": 3, "b": 5}, {"a": 5}),
         (["n >= 2 or m == 0"], {"n": 1, "m": 3}, {"n": 2}),
         (["m == 2 * n", "m % 8 == 0"], {"n": 5}, {"n": 8, "m": 16}),
+        (["min(n, m) >= 2"], {"n": 1, "m": 1}, {"n": 2, "m": 2}),
+        (["min(n, m, k) >= 2"], {"n": 1, "m": 1, "k": 257}, {"n": 2, "m": 2, "k": 257}),
+        (["max(n, m) <= 3"], {"n": 9, "m": 7}, {"n": 3, "m": 3}),
+        (["all(v > 2 for v in (n, m))"], {"n": 1, "m": 2}, {"n": 3, "m": 3}),
     ],
 )
 def test_inequalities_raise_a_free_axis(constraints, wish, expected):
     contract = contract_of(sizes(*constraints, **dict.fromkeys(contract_of(sizes(*constraints)).sizes)))
     found = complete(contract, wish)
     assert expected.items() <= found.items()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "told"),
+    [
+        ("n * 2 == 7", "cannot be met: no size of n was found for it;"),
+        ("all(v > v + n for v in (n, m))", "cannot be met: the nearest sizes found have m = 1, n = 1;"),
+    ],
+)
+def test_what_nothing_satisfies_is_told_with_the_sizes_that_there_are(constraint, told):
+    definition = sizes(constraint, n=None, m=None)
+    with pytest.raises(Unsatisfiable) as caught:
+        complete(contract_of(definition), {})
+    assert told in str(caught.value)
+
+
+def test_a_name_of_a_loop_is_no_size():
+    definition = sizes("all(v > 2 for v in (n, m))", n=None, m=None)
+    assert contract_of(definition).sizes == ("n", "m")
+    with pytest.raises(AxisConflict, match="does not hold for m = 1, n = 4; correct the workload"):
+        solve_axes(definition, {"n": 4, "m": 1})
 
 
 def test_shapes_of_tensors_in_constraints_need_no_data():
