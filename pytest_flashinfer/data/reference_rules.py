@@ -68,14 +68,16 @@ def _by_name(taken: Signature, inputs: list[str], entry: str) -> str | None:
     order = [name for name in inputs if name in taken.positional]
     if order != [name for name in taken.positional if name in inputs]:
         return f"{entry} takes {', '.join(taken.positional)}; the order of the inputs is {', '.join(inputs)}"
-    if len(taken.positional) < len(inputs) and not (taken.varargs or taken.kwargs or taken.keyword_only):
-        left = ", ".join(name for name in inputs if name not in taken.positional)
-        return f"{entry} takes {', '.join(taken.positional) or 'nothing'}; it lacks {left}"
+    left = [name for name in inputs if name not in (*taken.positional, *taken.keywords)]
+    if left and not (taken.varargs or taken.kwargs):
+        taken_names = ", ".join((*taken.positional, *taken.keywords)) or "nothing"
+        return f"{entry} takes {taken_names}; it lacks {', '.join(left)}"
     return None
 
 
 def _by_position(taken: Signature, expected: list[str], entry: str) -> str | None:
     have = len(taken.positional)
+    expected = [name for name in expected if name not in taken.keywords]  # which are given by name
     if taken.required <= len(expected) <= have or (taken.varargs and taken.required <= len(expected)):
         if taken.keyword_only:
             return f"{entry} needs {', '.join(taken.keyword_only)} by keyword: take it by position"

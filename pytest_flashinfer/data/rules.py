@@ -115,6 +115,27 @@ def names_do_not_overlap(definition: Definition) -> Iterator[Finding]:
         yield ("outputs",), "no outputs: there is nothing to compare", "warning"
 
 
+def outputs_fit_their_inputs(definition: Definition) -> Iterator[Finding]:
+    """Demand that what is written back into an input is as large as that, of its dtype, and the only one."""
+    first: dict[str, str] = {}
+    sizes = {name: str(value) for name, value in definition.const_axes.items()}
+    for name, tensor in definition.outputs.items():
+        target = None if tensor.param is None else definition.inputs.get(tensor.param)
+        if target is None or tensor.param is None:
+            continue
+        where: JsonPath = ("outputs", name)
+        other = first.setdefault(tensor.param, name)
+        if other != name:
+            yield (*where, "param"), f"{tensor.param!r} is what {other!r} is written into: name another", "fault"
+        if tensor.dtype != target.dtype and "unknown" not in (tensor.dtype, target.dtype):
+            message = f"{name!r} is written into {tensor.param!r}, which is {target.dtype}, not {tensor.dtype}"
+            yield (*where, "dtype"), message, "fault"
+        shapes = [[sizes.get(size, size) for size in spec.shape or ()] for spec in (tensor, target)]
+        if shapes[0] != shapes[1]:
+            said = " and ".join(f"[{', '.join(spec.shape or ())}]" for spec in (target, tensor))
+            yield (*where, "shape"), f"{name!r} is written into {tensor.param!r}: their shapes differ, {said}", "fault"
+
+
 def layouts_are_permutations(definition: Definition) -> Iterator[Finding]:
     """Demand that a memory layout names every axis of its tensor once."""
     for group, tensors in (("inputs", definition.inputs), ("outputs", definition.outputs)):
@@ -170,6 +191,7 @@ RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     axes_are_sizes,
     sizes_are_not_negative,
     names_do_not_overlap,
+    outputs_fit_their_inputs,
     layouts_are_permutations,
     *REFERENCE_RULES,
     constraints_are_true_of_constants,

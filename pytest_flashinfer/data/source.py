@@ -26,13 +26,17 @@ class BrokenSource:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Parameters of a function: the positional ones in order, how many have no default, and what else it takes."""
+    """Parameters of a function: the positional ones in order, how many have no default, and what else it takes.
+
+    `keyword_only` are those that have to be given, `keywords` all that are taken by keyword only.
+    """
 
     positional: tuple[str, ...]
     required: int
     varargs: bool
     keyword_only: tuple[str, ...]
     kwargs: bool
+    keywords: tuple[str, ...]
 
 
 @lru_cache(maxsize=32)  # several rules look at one source in turn
@@ -91,9 +95,9 @@ def signature(function: Function) -> Signature:
     args = function.args
     positional = tuple(arg.arg for arg in (*args.posonlyargs, *args.args))
     needed = tuple(arg.arg for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is None)
-    return Signature(
-        positional, len(positional) - len(args.defaults), args.vararg is not None, needed, bool(args.kwarg)
-    )
+    keywords = tuple(arg.arg for arg in args.kwonlyargs)
+    required = len(positional) - len(args.defaults)
+    return Signature(positional, required, args.vararg is not None, needed, bool(args.kwarg), keywords)
 
 
 def returns_value(function: Function) -> bool:

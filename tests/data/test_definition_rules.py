@@ -29,6 +29,26 @@ RULES = {
         "needs an axis of type 'expr'",
     ),
     "overlap": ({"outputs": {"x": TENSOR}}, "outputs.x", "'x' is the name of an input too"),
+    "one param of two outputs": (
+        {"outputs": {"y": {**TENSOR, "param": "x"}, "z": {**TENSOR, "param": "x"}}},
+        "outputs.z.param",
+        "'x' is what 'y' is written into",
+    ),
+    "param of another dtype": (
+        {"outputs": {"y": {**TENSOR, "dtype": "float16", "param": "x"}}},
+        "outputs.y.dtype",
+        "'y' is written into 'x', which is float32, not float16",
+    ),
+    "param of another shape": (
+        {"outputs": {"y": {**TENSOR, "param": "w"}}},
+        "outputs.y.shape",
+        "'y' is written into 'w': their shapes differ, [h] and [n, h]",
+    ),
+    "in place of another shape": (
+        {"outputs": {"w": {**TENSOR, "param": "w"}}},
+        "outputs.w.shape",
+        "'w' is written into 'w': their shapes differ, [h] and [n, h]",
+    ),
     "syntax": (
         {"reference": "def run(x, w):\n    return (x\n"},
         "reference",
@@ -45,6 +65,7 @@ RULES = {
         "run takes x, w, eps; it is given x, w",
     ),
     "too few parameters": ({"reference": "def run(x):\n    return x\n"}, "reference", "run takes x; it lacks w"),
+    "too few by keyword": ({"reference": "def run(*, x=None):\n    return x\n"}, "reference", "takes x; it lacks w"),
     "other order": ({"reference": "def run(w, x):\n    return x\n"}, "reference", "the order of the inputs is x, w"),
     "keyword only": ({"reference": "def run(x, w, *, eps):\n    return x\n"}, "reference", "by keyword"),
     "needs another": (
@@ -166,11 +187,42 @@ def test_warnings(tmp_path, changes, where, message):
     assert message in found[0].message
 
 
+@pytest.mark.parametrize("changes", [{}, {"dtype": "unknown"}, {"shape": ["n", "8"]}])
+def test_outputs_in_place(tmp_path, changes):
+    document = samples.changed(samples.BASE, outputs={"y": {**TENSOR, "param": "x", **changes}})
+    assert check(tmp_path, document) == ()
+
+
+DOUBLED = [
+    (samples.BASE | {"assumptions": ["n > 0"]}, {"constraints": ["n > 1"]}, "assumptions"),
+    (samples.DESCRIPTION, {"name": "other"}, "id"),
+    (samples.DESCRIPTION, {"code": "def run(x, eps):\n    return eps\n"}, "code"),
+    (samples.SIGNATURE, {"op_type": "other"}, "op"),
+]
+
+
+@pytest.mark.parametrize(("document", "more", "unread"), DOUBLED, ids=[each[2] for each in DOUBLED])
+def test_two_keys_for_one_thing_are_warned_of(tmp_path, document, more, unread):
+    """One of them is not read: what it says is lost on the contract."""
+    loaded = load_definition(samples.write(tmp_path / "a.json", document | more))
+    [warning] = [each for each in loaded.warnings if "is not read" in each.message]
+    assert warning.where == unread
+    assert json.dumps(unread) in (tmp_path / "a.json").read_text().splitlines()[warning.line - 1]
+    same = load_definition(samples.write(tmp_path / "a.json", samples.BASE | {"constraints": [], "assumptions": []}))
+    assert not [each for each in same.warnings if "is not read" in each.message]
+
+
 @pytest.mark.parametrize(
     "reference",
     [
         "def run(*args):\n    return args[0]\n",
         "def run(x, w, extra=None):\n    return x\n",
+        "def run(x, *, w=None):\n    return x\n",
+        "def run(x, *, w):\n    return x\n",
+        "def run(*, x, w):\n    return x\n",
+        "def run(*, w, x=None):\n    return x\n",
+        "def run(a, *, w=None):\n    return a\n",
+        "def run(x, w, *, eps=1e-6):\n    return x\n",
         "def run(a, b):\n    return a\n",
         "import functools\nrun = functools.partial(print)\n",
         "try:\n    from there import run\nexcept ImportError:\n    run = None\n",

@@ -31,8 +31,12 @@ class Draft:
     warnings: list[tuple[JsonPath, str]] = field(default_factory=list)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a top-level key its canonical name, in its place, unless that name is taken."""
-        if old in self.raw and new not in self.raw:
+        """Give a top-level key its canonical name, in its place; where that name is taken, warn of what is not read."""
+        if old in self.raw and new in self.raw:
+            if self.raw[old] not in (None, self.raw[new]):
+                other = self.renamed.get(new, new)
+                self.warnings.append(((old,), f"{old!r} is not read, since {other!r} is there too: put them together"))
+        elif old in self.raw:
             self.raw = {new if key == old else key: value for key, value in self.raw.items()}
             self.renamed[new] = old
             self.notes.append(f"key {old!r} read as {new!r}")
