@@ -38,7 +38,7 @@ from .evaluate import evaluate
 from .foreign import Foreign
 from .questions import facts, inputs_of, question, write
 from .reference import MODULE, InvalidReferenceError, Reference, ScribblesError, described
-from .rowwise import Parts, Rows, by_rows
+from .rowwise import Rows, SlotWriter, by_rows
 from .scribbled import SCRIBBLES
 from .truth import OutputSpec, Truth
 
@@ -148,7 +148,7 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
     """Evaluate the reference on the inputs in the arena and write what was asked for."""
     inputs, specs, options = question(request, memory)
     kernel.use_threads(inputs)
-    parts = Parts(request["outputs"], memory)
+    parts = SlotWriter(request["outputs"], memory)
     ask = functools.partial(_find, kernel, inputs, specs, tuple(request.get("rows", ())), parts)
     truth = _with_room(ask, options)
     outputs = [
@@ -205,7 +205,7 @@ def _find(
     inputs: Mapping[str, Any],
     specs: Mapping[str, OutputSpec],
     cut: tuple[str, ...],
-    parts: Parts,
+    parts: SlotWriter,
     **options: Any,
 ) -> Truth:
     """Find a truth for some rows after the other; as a whole where `cut` names no inputs or rows depend on others."""

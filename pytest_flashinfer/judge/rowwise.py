@@ -42,7 +42,7 @@ class Slots(Protocol):
         """Make a tensor over a slot."""
 
 
-class Parts:
+class SlotWriter:
     """Writes the truth about some rows into the slots of the whole, and knows which parts of a truth there are."""
 
     def __init__(self, requests: Sequence[Mapping[str, Any]], memory: Slots) -> None:

@@ -158,7 +158,7 @@ class Compared:
 Pristine = Imaged | Compared
 
 
-def watch(layout: Layout, arena: torch.Tensor, rng: random.Random) -> Pristine:
+def pristine_of(layout: Layout, arena: torch.Tensor, rng: random.Random) -> Pristine:
     """Return the keeper of `arena` for calls of one layout; `rng` draws guard bytes and poison."""
     return (Imaged if layout.total <= IMAGE_LIMIT else Compared)(layout, arena, rng)
 

@@ -22,7 +22,7 @@ from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.flags import read_all
 from pytest_flashinfer.worker.layout import Output, plan
 from pytest_flashinfer.worker.outcome import MALFORMED, RunResult
-from pytest_flashinfer.worker.pristine import Pristine, Violation, watch
+from pytest_flashinfer.worker.pristine import Pristine, Violation, pristine_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -155,7 +155,8 @@ class Runner:
             layout = plan(tensors, outputs, shift, destination=self.destination)
             self._pristine = self._last = None
             self.worker.fit(self.arena, layout.total - layout.front, layout.front)
-            self._pristine, self._key = watch(layout, self.arena.window(layout.total, layout.front), self._rng), key
+            self._key = key
+            self._pristine = pristine_of(layout, self.arena.window(layout.total, layout.front), self._rng)
         return self._pristine
 
     def _since(self) -> dict[str, torch.Tensor]:
