@@ -21,7 +21,10 @@ EPILOG = "exit codes: 0 all is well, 1 a file has faults, 2 wrong usage or a fil
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; never raises, and no code of the files is run."""
+    """Run one command and return its exit code; no code of the files is run.
+
+    Raises SystemExit for wrong arguments and for `--help`, as argparse does, and nothing else.
+    """
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)

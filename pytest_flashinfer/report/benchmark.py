@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.write import to_line
+from pytest_flashinfer.report.results import mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,12 +81,6 @@ def of_unreadable(files: Iterable[Unreadable], device: str) -> list[dict[str, An
         }
         for each in sorted(files, key=lambda each: (each.definition or UNKNOWN, each.name, each.path))
     ]
-
-
-def mean(values: Iterable[float | None]) -> float:
-    """Return the geometric mean of positive numbers: ratios of such means are means of the ratios."""
-    logarithms = [math.log(value) for value in values if value and 0 < value < math.inf]
-    return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
 
 
 def write(path: Path, lines: Sequence[dict[str, Any]]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.faults import printable
-from pytest_flashinfer.report.benchmark import mean
 from pytest_flashinfer.report.numbers import times
+from pytest_flashinfer.report.results import mean
 from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:

@@ -118,8 +118,13 @@ class Standing:
         """Geometric mean, smallest and largest speedup over the reference."""
         if not self.speedups:
             return None
-        mean = math.exp(sum(math.log(value) for value in self.speedups) / len(self.speedups))
-        return mean, min(self.speedups), max(self.speedups)
+        return mean(self.speedups), min(self.speedups), max(self.speedups)
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """Return the geometric mean of positive numbers: ratios of such means are means of the ratios."""
+    logarithms = [math.log(value) for value in values if value and 0 < value < math.inf]
+    return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else 0.0
 
 
 def _positive(value: float | None) -> float | None:

@@ -92,4 +92,4 @@ def test_what_is_no_time_breaks_no_report(latency):
     row = Standing("s", "me")
     row.add(result(latency=latency, speedup=latency))
     assert (row.latency, row.speedup) == (None, None)
-    assert benchmark.mean([latency, 2.0, 8.0]) == pytest.approx(4.0)
+    assert mean([latency, 2.0, 8.0]) == pytest.approx(4.0)
