@@ -6,7 +6,7 @@ import pytest
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.report import benchmark
-from pytest_flashinfer.report.results import Result, Standing
+from pytest_flashinfer.report.results import Result, Standing, mean
 
 
 def result(outcome="passed", status=None, **facts):
