@@ -160,6 +160,8 @@ class FibSession:
 
     def header(self) -> list[str]:
         """Return what the run stands on, and what replays it."""
+        from pytest_flashinfer.worker import sandbox
+
         versions = ", ".join(f"{name} {self.versions[name]}" for name in ("torch", "triton"))
         card = self.device.name + (f", driver {self.device.driver}" if self.device.driver else "")
         if self.device.count > 1 and getattr(self.config.option, "dist", "no") != "no":
@@ -174,6 +176,8 @@ class FibSession:
         if self.device.kind == "cpu":
             unknown = ", and --fib-policy finds out nothing" if self.options.policy != "any" else ""
             lines.append(f"flashinfer: times are wall clock and say nothing of a card{unknown}")
+        if missing := sandbox.lacking():
+            lines.append(f"flashinfer: this system has no {', no '.join(missing)}; see docs/threat-model.md")
         return lines
 
     def lose(self, what: str) -> str:

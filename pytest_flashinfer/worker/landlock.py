@@ -28,7 +28,7 @@ _TCP = 0b11  # bind and connect
 _SCOPES = 0b11  # abstract UNIX sockets and signals
 # ABI to the number of filesystem rights that it knows
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-_ABI_NETWORK, _ABI_SCOPE = 4, 6
+_ABI_NETWORK, ABI_SCOPE = 4, 6
 
 
 class _Attributes(ctypes.Structure):
@@ -63,9 +63,9 @@ def restrict(read: Iterable[str], write: Iterable[str], devices: Iterable[str] =
     attributes = _Attributes(
         everything,
         _TCP if version >= _ABI_NETWORK and not network else 0,
-        _SCOPES if version >= _ABI_SCOPE else 0,
+        _SCOPES if version >= ABI_SCOPE else 0,
     )
-    size = 8 * (1 + (version >= _ABI_NETWORK) + (version >= _ABI_SCOPE))
+    size = 8 * (1 + (version >= _ABI_NETWORK) + (version >= ABI_SCOPE))
     ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), ctypes.c_uint32(0))
     try:
         for paths, rights in ((read, _READ), (write, everything), (devices, everything & ~_EXECUTE)):

@@ -1,6 +1,6 @@
 """What a worker gives up before any foreign code runs in it, and what the judge does to be left alone.
 
-Every step that needs the kernel's help is best effort: `enter` reports what took hold.
+Every step that needs the kernel's help is best effort: the run's header says what `lacking` names.
 """
 
 from __future__ import annotations
@@ -69,6 +69,14 @@ def enter(policy: Policy, keep: Iterable[int]) -> dict[str, Any]:
         "seccomp": seccomp.restrict(os.getpid(), network=policy.network),
         "hidden_from_ptrace": not _libc.prctl(3, 0, 0, 0, 0),
     }
+
+
+def lacking() -> list[str]:
+    """Name what this kernel does not offer for `enter`; asks, and confines nobody."""
+    version = landlock.abi()
+    files = [] if version else ["Landlock"]
+    signals = ["Landlock's scope of signals"] if 0 < version < landlock.ABI_SCOPE else []
+    return [*files, *signals, *([] if seccomp.known() else ["filters of system calls"])]
 
 
 def confine(policy: Policy) -> int:

@@ -84,6 +84,11 @@ def restrict(pid: int, *, network: bool) -> bool:
     return False
 
 
+def known() -> bool:
+    """Say whether there are filters for this machine."""
+    return _machine() is not None
+
+
 def _machine() -> _Machine | None:
     wide = sys.maxsize > 2**32  # a 32-bit Python makes other calls than its kernel's name says
     return _MACHINES.get(os.uname().machine) if wide else None

@@ -62,3 +62,20 @@ def test_auto_takes_the_card(pytester, repository):
     result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--fib-require-gpu", "-k", "test_correct")
     result.stdout.fnmatch_lines(["flashinfer: cuda:0 *driver *", "flashinfer: scope full*"])
     result.assert_outcomes(passed=1, deselected=4)
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize(
+    ("abi", "filters", "said"),
+    [
+        (6, True, None),
+        (3, True, "no Landlock's scope of signals"),
+        (0, False, "no Landlock, no filters of system calls"),
+    ],
+)
+def test_the_header_says_what_confines_nobody_here(pytester, monkeypatch, abi, filters, said):
+    monkeypatch.setattr("pytest_flashinfer.worker.landlock.abi", lambda: abi)
+    monkeypatch.setattr("pytest_flashinfer.worker.seccomp.known", lambda: filters)
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only")
+    lines = [line for line in result.outlines if "this system has" in line]
+    assert lines == ([f"flashinfer: this system has {said}; see docs/threat-model.md"] if said else [])
