@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.inputs.dtypes import TEXTS, canonical, is_float
+from pytest_flashinfer.inputs.dtypes import TEXTS, is_float
 from pytest_flashinfer.inputs.equation import yields
 from pytest_flashinfer.inputs.facts import Reading, Rule, as_rule, dimension, read
 from pytest_flashinfer.inputs.hints import names_of
@@ -92,11 +92,11 @@ class Contract:
         """Return the dtype of an input; what dumps call `unknown` is guessed: indices are int32, the rest as others."""
         spec = self.definition.inputs[name]
         if spec.dtype != "unknown":
-            return canonical(spec.dtype)
+            return spec.dtype
         if _INDEX.search(name):
             return "int32"
         specs = self.definition.inputs.values()
-        floats = [canonical(other.dtype) for other in specs if other.shape is not None and is_float(other.dtype)]
+        floats = [other.dtype for other in specs if other.shape is not None and is_float(other.dtype)]
         return "float32" if len(spec.shape or ()) <= 1 or not floats else floats[0]
 
     @cached_property

@@ -12,17 +12,6 @@ from pytest_flashinfer.inputs.errors import InputsError, UnknownDtype
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ALIASES: Final = {
-    "fp64": "float64",
-    "fp32": "float32",
-    "fp16": "float16",
-    "bf16": "bfloat16",
-    "half": "float16",
-    "fp8_e4m3": "float8_e4m3fn",
-    "float8_e4m3": "float8_e4m3fn",
-    "fp8_e5m2": "float8_e5m2",
-    "fp4_e2m1": "float4_e2m1",
-}
 _PLAIN: Final = {
     "float64": torch.float64,
     "float32": torch.float32,
@@ -48,17 +37,11 @@ TEXTS: Final = frozenset({"string", "dtype", "device"})  # of scalars that are n
 NOT_TENSORS: Final = TEXTS | {"unknown"}
 
 
-def canonical(name: str) -> str:
-    """Return the canonical spelling of a dtype name of any dialect."""
-    return _ALIASES.get(name, name)
-
-
 def torch_dtype(name: str) -> torch.dtype:
     """Return the torch dtype that stores `name`; packed 4-bit types are stored as bytes.
 
     Raises UnknownDtype where there is none, as for `string`.
     """
-    name = canonical(name)
     if name in PACKED:
         return torch.uint8
     try:
@@ -69,18 +52,18 @@ def torch_dtype(name: str) -> torch.dtype:
 
 def is_packed(name: str) -> bool:
     """Say whether two values share a byte, so that the last axis is stored at half its declared size."""
-    return canonical(name) in PACKED
+    return name in PACKED
 
 
 def is_float(name: str) -> bool:
     """Say whether `name` holds floating-point values that torch can compute with (8-bit floats included)."""
-    dtype = _PLAIN.get(canonical(name))
+    dtype = _PLAIN.get(name)
     return dtype is not None and dtype.is_floating_point and dtype not in BYTES
 
 
 def is_integer(name: str) -> bool:
     """Say whether `name` is an integer type of torch; packed 4-bit types and bool are not."""
-    dtype = _PLAIN.get(canonical(name))
+    dtype = _PLAIN.get(name)
     return dtype is not None and not dtype.is_floating_point and dtype is not torch.bool
 
 

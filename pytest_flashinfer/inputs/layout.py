@@ -32,7 +32,8 @@ def strided(x: torch.Tensor, number: int = 0) -> torch.Tensor:
 
     Tensors of another `number` have gaps of another size, up to a few: a kernel may take one's strides for another's.
     Every axis but the first stays as dense as it was: this is how a slice of a fused projection lies in memory. What
-    lies in the gaps is NaN. Tensors of less than two axes, or without elements, are returned as they are.
+    lies in the gaps is NaN. Tensors of less than two axes or without elements, and those of integers and bools, are
+    returned as they are.
     """
     if x.dim() < 2 or x.numel() == 0 or not x.is_floating_point():  # noqa: PLR2004 - rows and something in them
         return x

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.dtypes import BYTES, canonical, is_float, is_integer, is_packed, torch_dtype
+from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, is_packed, torch_dtype
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
@@ -75,7 +75,7 @@ def _experts(s: Subject) -> Role | None:
     named = s.named(r"expert|topk_ids|topk_idx|selected") or told
     if not named or s.named("offset|num|count|size"):
         return None
-    packed = s.told(r"pack|bits\[") and canonical(s.spec.dtype) == "int32"
+    packed = s.told(r"pack|bits\[") and s.spec.dtype == "int32"
     limit = find_axis(s.contract, "experts")
     return Role("packed_experts", limit=limit) if packed else Role("expert_ids", limit=limit, unused=s.unused)
 
@@ -189,8 +189,8 @@ def _counts(s: Subject) -> Role | None:
 
 def _bytes(s: Subject) -> Role | None:
     scale = s.named(r"scales?$|scale_inv|_sf$|^sf") or s.told(r"^\W*u?e8m0")
-    if canonical(s.spec.dtype) not in {"uint8", "int8"}:
-        return Role("e8m0") if scale and canonical(s.spec.dtype) in {"int32", "uint32"} and len(s.dims) > 1 else None
+    if s.spec.dtype not in {"uint8", "int8"}:
+        return Role("e8m0") if scale and s.spec.dtype in {"int32", "uint32"} and len(s.dims) > 1 else None
     if scale:
         return Role("e8m0")
     if s.told(r"scale|\bsfs?\b|e8m0"):  # rows of 8-bit floats with their scales in float32: bytes that are good as both

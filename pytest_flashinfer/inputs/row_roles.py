@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.source import BrokenSource, parse_python
-from pytest_flashinfer.inputs.dtypes import canonical, is_integer
+from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, index_limit, pool_of
@@ -168,5 +168,5 @@ def packed(s: Subject) -> Role | None:
     """
     if s.use.limits or s.told(_POINTS):
         return None
-    small = canonical(s.spec.dtype) in {"int8", "uint8"}
+    small = s.spec.dtype in {"int8", "uint8"}
     return Role("bytes") if small or s.named(_PACKED_NAME) or s.told(_PACKED) else None

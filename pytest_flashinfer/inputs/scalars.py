@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError, evaluate_integer
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, canonical, is_float
+from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float
 from pytest_flashinfer.inputs.equation import size, whole
 from pytest_flashinfer.inputs.hints import constant
 from pytest_flashinfer.inputs.special import special
@@ -65,7 +65,7 @@ def usual(contract: Contract, name: str, env: Mapping[str, Any]) -> Scalar | Non
     An integer that a constraint or an axis of the same name decides takes that value.
     """
     spec = contract.definition.inputs[name]
-    dtype = canonical(spec.dtype)
+    dtype = spec.dtype
     if env.get(name) is not None:
         return _cast(env[name], dtype)
     own = contract.defaults.get(name)

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pytest_flashinfer.data.dtypes import DTYPES as DTYPES_OF_DEFINITIONS
 from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
+from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_packed, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import BadData, InputsError, UnknownDtype
 from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL, fill
@@ -136,9 +137,9 @@ def test_packed_types_take_half_the_last_axis():
         storage_shape((4, 5), "float4_e2m1")
 
 
-def test_dtypes_of_all_dialects_have_a_torch_dtype():
-    assert torch_dtype("bf16") is torch.bfloat16
-    assert torch_dtype("fp8_e4m3") is torch.float8_e4m3fn
+def test_every_dtype_of_tensors_has_a_torch_dtype():
+    for name in {*DTYPES_OF_DEFINITIONS} - NOT_TENSORS:
+        assert torch_dtype(name) is (torch.uint8 if is_packed(name) else getattr(torch, name))
     with pytest.raises(UnknownDtype, match="string"):
         torch_dtype("string")
 
