@@ -26,7 +26,7 @@ from pytest_flashinfer.judge.truth import Truth, inadmissible, without_nan
 from pytest_flashinfer.worker.errors import WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     import torch
 
@@ -238,13 +238,8 @@ def _raised(found: Truth | ReferenceFailed) -> Truth:
 
 
 def _fair(truth: Truth) -> Truth:
-    """Return a truth that is a fair test, and so is what is found later. Raises Unfair."""
+    """Return a truth that is a fair test, and so is the one with a bound of its own. Raises Unfair."""
     if truth.unfair is not None:
         raise Unfair(truth.unfair)
-    if truth.in_full is None and truth.closer is None:
-        return truth
-    return replace(truth, in_full=_fairly(truth.in_full), closer=_fairly(truth.closer))
-
-
-def _fairly(find: Callable[[], Truth] | None) -> Callable[[], Truth] | None:
-    return None if find is None else lambda: _fair(find())
+    whole = truth.in_full
+    return truth if whole is None else replace(truth, in_full=lambda: _fair(whole()))

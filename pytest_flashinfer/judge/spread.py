@@ -77,13 +77,21 @@ class Spread:
                 self._collect(disturbed)
 
     def look_closely(self) -> None:
-        """Do more and louder runs, to see each integer that an honest kernel's rounding may change."""
-        dice, unit = self._dice(2), _LOUD * self._unit
+        """Do more runs, to see each integer that an honest kernel's rounding may change.
+
+        Where values are ordered they are louder, and only ids count: many a quantised value lies as near to the next.
+        """
+        loud = _LOUD if self.plan.selects else 1.0
+        names = [name for name in self.unsure if not self.plan.selects or self._ids(name)]
+        dice, unit = self._dice(2), loud * self._unit
         for number in range(2, 2 + 2 * _CLOSER, 2):  # of these each disturbs operands, at random
-            mode = Noise(self.dtype, self.plan, dice, unit, operands=self._working, number=number, loud=_LOUD)
-            for name, value in (self._disturbed(mode) or {}).items():
-                if name in self.unsure:
-                    self._collect_whole(name, value, self.wide[name], count=False)
+            mode = Noise(self.dtype, self.plan, dice, unit, operands=self._working, number=number, loud=loud)
+            disturbed = self._disturbed(mode) or {}
+            for name in names:
+                self._collect_whole(name, disturbed.get(name), self.wide[name], count=False)
+
+    def _ids(self, name: str) -> bool:
+        return canonical(self.run.outputs[name].dtype) in ("int32", "int64")
 
     @property
     def _working(self) -> bool:

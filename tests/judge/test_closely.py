@@ -69,3 +69,26 @@ def test_floats_have_the_same_bounds(dtype: str) -> None:
     one, other = (evaluate(run, {"x": x}, specs, closely=closely).outputs["y"] for closely in (False, True))
     assert torch.equal(one.allowance, other.allowance)  # type: ignore[arg-type]
     assert one.widened == other.widened
+
+
+def quantised(q: torch.Tensor, keys: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return ((q.float() @ (keys.float() * scale[:, None]).T) / 4).round().to(torch.int8)
+
+
+def quantised_held(q: torch.Tensor, keys: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return ((q.float() @ (keys.float() * scale[:, None]).bfloat16().float().T) / 4).round().to(torch.int8)
+
+
+def cut(q: torch.Tensor, keys: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    return ((q.float() @ (keys.float() * scale[:, None]).T) / 4).trunc().to(torch.int8)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_few_quantised_values_are_left_open(seed: int) -> None:
+    """Runs as loud as for an order would leave nearly all of them open."""
+    given, specs = inputs(seed), {"q": OutputSpec("int8", (ROWS, KEYS))}
+    found = evaluate(quantised, given, specs, seed=seed, closely=True).outputs["q"]
+    assert found.undecided is not None
+    assert float(found.undecided.float().mean()) < 0.05
+    assert compare(quantised_held(**given), found).ok
+    assert not compare(cut(**given), found).ok

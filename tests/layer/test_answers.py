@@ -169,12 +169,11 @@ def test_a_closer_look_is_taken_once_where_there_are_integers(answers, monkeypat
     assert FakeOracle.asked == asked
 
 
-def test_what_a_closer_look_finds_has_to_be_a_fair_test_as_well(answers, monkeypatch):
+def test_much_that_a_closer_look_leaves_open_does_not_make_the_rest_an_unfair_test(answers, monkeypatch):
     monkeypatch.setattr(answers, "definition", replace(DEFINITION, outputs={"y": TensorSpec(("n",), "int32")}))
     found = answers.admitted(case())
     monkeypatch.setattr(module, "inadmissible", lambda truth: "a matter of rounding")
-    with pytest.raises(ReferenceFailed, match="a matter of rounding"):
-        found.closer()
+    assert found.closer().outputs.keys() == {"y"}
 
 
 def test_whether_a_drawn_case_is_a_fair_test_is_found_out_once(answers, monkeypatch):
