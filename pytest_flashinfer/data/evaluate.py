@@ -119,11 +119,21 @@ def _compare(walk: _Walk, node: Any) -> Any:
     result: Any = True
     for kind, right_node in zip(node.ops, node.comparators, strict=True):
         right = walk.value(right_node)
-        result = _COMPARE[type(kind)](left, right)
+        result = _COMPARE[type(kind)](_wide_enough(left, right), _wide_enough(right, left))
         if len(node.ops) > 1 and not result:
             return False
         left = right
     return result
+
+
+def _wide_enough(value: Any, other: Any) -> Any:
+    """Return a tensor of integers in a dtype that holds the number it is compared with, which torch would wrap."""
+    kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    if type(other) is not int or not kind.startswith(("int", "uint")):
+        return value
+    bits = int(kind.lstrip("uint"))
+    low, high = (0, 1 << bits) if kind.startswith("u") else (-(1 << bits - 1), 1 << bits - 1)
+    return value if low <= other < high else value.long()
 
 
 def _boolean(walk: _Walk, node: Any) -> Any:

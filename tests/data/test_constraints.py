@@ -302,6 +302,24 @@ def test_what_tensors_have_is_computed(text, holds):
         assert parse(text).holds(env) is holds
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("(ids <= 1000).all()", True),
+        ("(ids < 256).all()", True),
+        ("(ids >= -1).all()", True),
+        ("(2 ** 40 > ids).all()", True),
+        ("0 <= ids.min() <= 70000", True),
+        ("(ids > 300).any()", False),
+        ("(ids == -251).any()", False),
+    ],
+)
+def test_a_number_that_a_tensors_dtype_does_not_hold_is_compared_as_it_is(text, holds, dtype):
+    torch = pytest.importorskip("torch")
+    assert parse(text).holds({"ids": torch.tensor([5, 0, 100], dtype=getattr(torch, dtype))}) is holds
+
+
 WORDS = st.sampled_from(
     [
         "b",
