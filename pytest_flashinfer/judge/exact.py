@@ -26,7 +26,7 @@ class Exact:
     def __init__(self, actual: torch.Tensor, truth: OutputTruth, own: Tolerance, *, strict: bool = False) -> None:
         self.truth, self.own, self.strict = truth, own, strict
         self.ratio = own.required_matched_ratio
-        packed = floats.canonical(truth.dtype) in floats.PACKED
+        packed = floats.is_packed(truth.dtype)
         assert truth.native is not None
         both = [floats.unpack(x, truth.dtype) if packed else x for x in (actual, truth.native)]
         self.shape = tuple(both[0].shape)

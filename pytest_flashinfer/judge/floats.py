@@ -6,6 +6,8 @@ import math
 
 import torch
 
+from pytest_flashinfer.data.dtypes import PACKED
+
 # name of a dtype in a definition -> (significant bits, smallest exponent of a normal number, largest finite value)
 _FORMATS: dict[str, tuple[int, int, float]] = {
     "float64": (53, -1022, torch.finfo(torch.float64).max),
@@ -19,7 +21,6 @@ _FORMATS: dict[str, tuple[int, int, float]] = {
 }
 _ALIASES = {"float8_e4m3": "float8_e4m3fn", "float4_e2m1fn_x2": "float4_e2m1"}
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-PACKED = ("float4_e2m1", "int4")
 _DOUBLE = 53
 FLUSH = 2.0**-126  # results below the smallest normal float32 may be flushed to zero by fast kernels
 
@@ -34,9 +35,14 @@ def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def is_packed(dtype: str) -> bool:
+    """Say whether a byte holds two values of this dtype."""
+    return canonical(dtype) in PACKED
+
+
 def is_float(dtype: str) -> bool:
     """Say whether values of this dtype are compared as real numbers (packed fp4 is compared by code)."""
-    return canonical(dtype) in _FORMATS and canonical(dtype) not in PACKED
+    return canonical(dtype) in _FORMATS and not is_packed(dtype)
 
 
 def is_narrow(dtype: torch.dtype) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from .floats import PACKED, canonical
+from .floats import canonical, is_packed
 from .lifted import Lifted, tag
 from .wide import WideMode, run_wide
 
@@ -52,7 +52,7 @@ def described(error: BaseException) -> str:
 def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
     """Return shape and dtype of the tensor that holds an output (packed dtypes: bytes, last axis halved)."""
     shape = spec.shape or ()
-    if canonical(spec.dtype) in PACKED:
+    if is_packed(spec.dtype):
         return (*shape[:-1], (shape[-1] + 1) // 2) if shape else (), torch.uint8
     return shape, getattr(torch, canonical(spec.dtype))
 

@@ -79,7 +79,7 @@ def _candidates(
     native = output.native
     assert native is not None
     yield "zeros", native.new_zeros(()).expand(native.shape)
-    if floats.canonical(output.dtype) not in floats.PACKED:
+    if not floats.is_packed(output.dtype):
         mean = _mean(native)
         if mean is not None:
             mean = mean if native.is_floating_point() else mean.round()
