@@ -12,6 +12,7 @@ from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.contents import Inputs
@@ -135,12 +136,14 @@ def compare(
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
-    stated = _stated(fib_session, definition, named, tolerance)
+    stated = _stated(fib_session, definition, request.path, named, tolerance)
     reference.credit(stated.operands or "working")
     return Compare(stated, Record(request.node), check, fib_session.probed)
 
 
-def _stated(session: FibSession, definition: Definition, workload: Workload | None, fixture: Tolerance) -> Tolerance:
+def _stated(
+    session: FibSession, definition: Definition, path: Path, workload: Workload | None, fixture: Tolerance
+) -> Tolerance:
     """Return the tolerance in force. Fails where the fixture says something in vain; warns of a workload that does."""
     from pytest_flashinfer.judge.tolerance import ToleranceError
     from pytest_flashinfer.tolerances import faults, of_workload
@@ -153,7 +156,10 @@ def _stated(session: FibSession, definition: Definition, workload: Workload | No
     except ToleranceError as error:
         pytest.fail(str(error), pytrace=False)
     for fault in () if listed is None else faults(listed, definition):
-        warnings.warn(pytest.PytestWarning(f"tolerance of a workload: {fault}"), stacklevel=2)
+        assert workload is not None
+        file, line = session.catalogue.location(path, workload.uuid)
+        place = f"{file}:{1 + (line or 0)}: workload.tolerance"
+        warnings.warn(pytest.PytestWarning(f"{place}: {fault}"), stacklevel=2)
     return found
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.faults import Loaded
 
 FOLDERS = ("definitions", "solutions", "workloads")
+AS_THEY_ARE = ("definitions", "workloads")  # also where they are named themselves: where a file lies there counts
 
 
 def run(paths: Sequence[Path], *, verbose: bool) -> int:
@@ -37,7 +38,7 @@ def run(paths: Sequence[Path], *, verbose: bool) -> int:
     closed: list[OSError] = []
     kinds = sort_by_kind(paths, closed)
     files = sum(map(len, kinds.values()))
-    dataset = _dataset(homes, kinds)
+    dataset = _dataset(paths, homes, kinds)
     found = unique([*map(cannot_enter, closed), *_dataset_problems(dataset), *_other_problems(kinds, paths)])
     if not files and not closed:  # a check of nothing has not passed
         nothing = "nothing to check: there is no .json, .jsonl or .py record"
@@ -52,13 +53,21 @@ def run(paths: Sequence[Path], *, verbose: bool) -> int:
     return 1 if faults else 0
 
 
-def _dataset(homes: Sequence[Path], kinds: Kinds) -> DataSet:
-    """Take a data set's folders as they are, so that a file in the wrong one is seen; other files by content."""
+def _dataset(given: Sequence[Path], homes: Sequence[Path], kinds: Kinds) -> DataSet:
+    """Take a data set's folders as they are, so that a file in the wrong one is seen; other files by content.
+
+    What is no JSON may be a definition: of a solution for it, it is to be said that its file is broken.
+    """
     places: dict[str, list[Path]] = {}
+    own = {name: [home / name for home in homes if (home / name).is_dir()] for name in FOLDERS}
+    for path in given:
+        if path.name in AS_THEY_ARE and path.is_dir() and not _inside(path, homes):
+            own[path.name].append(path)
+    taken = [*homes, *(folder for folders in own.values() for folder in folders)]
+    broken = [path for path in kinds.get(BROKEN, ()) if not _inside(path, taken)]
     for name, kind in zip(FOLDERS, ("definition", "solution", "trace"), strict=True):
-        folders = [home / name for home in homes if (home / name).is_dir()]
-        loose = [path for path in kinds.get(kind, ()) if not _inside(path, homes)]
-        places[name] = [*folders, *loose]
+        loose = [path for path in kinds.get(kind, ()) if not _inside(path, [*homes, *own[name]])]
+        places[name] = [*own[name], *loose, *(broken if kind == "definition" else ())]
     return DataSet(places["definitions"], places["solutions"], places["workloads"])
 
 

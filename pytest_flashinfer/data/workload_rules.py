@@ -113,11 +113,20 @@ def inputs_are_of_the_right_kind(definition: Definition, workload: Workload) -> 
             yield where, "a custom input, but the definition names no 'custom_inputs_entrypoint'", "fault"
 
 
+def tolerance_is_of_outputs(definition: Definition, workload: Workload) -> Iterator[Finding]:
+    """Warn of a tolerance by name of an output that the definition does not have: it does nothing."""
+    for name, own in workload.tolerance.extra.items() if workload.tolerance is not None else ():
+        if isinstance(own, dict) and name not in definition.outputs:
+            hint = near(name, list(definition.outputs)) or f"; there are {', '.join(definition.outputs)}"
+            yield ("workload", "tolerance", name), f"no such output{hint}", "warning"
+
+
 RULES: tuple[Callable[[Definition, Workload], Iterator[Finding]], ...] = (
     axes_are_given,
     constraints_hold,
     inputs_are_there,
     inputs_are_of_the_right_kind,
+    tolerance_is_of_outputs,
 )
 
 

@@ -183,6 +183,43 @@ def test_files_of_workloads_that_nothing_reads_are_warned_of(dataset, capsys):
     assert not any("rmsnorm_h128.jsonl" in line for line in validate(capsys, dataset)[1])
 
 
+STORED = {"type": "safetensors", "path": "blob/x.safetensors", "tensor_key": "a"}
+SLIPS = {  # name: a file, what it holds, and the fault as a data set's own root has it
+    "a folder of another op_type": ("definitions/rope/gemm.json", PLAIN, "op_type is 'gemm', the folder 'rope'"),
+    "a definition that is no JSON": ("definitions/gemm/gemm.json", "{", "'gemm', whose file is broken: "),
+    "no tensor": (
+        "workloads/gemm/gemm.jsonl",
+        {**LINE, "workload": {**LINE["workload"], "inputs": {"a": STORED, "b": {"type": "random"}}}},
+        "no file at blob/x.safetensors, nor at blob/gemm/x.safetensors",
+    ),
+    "no such output": (
+        "workloads/gemm/gemm.jsonl",
+        {**LINE, "workload": {**LINE["workload"], "tolerance": {"z": {"rtol": 1}}}},
+        "workloads/gemm/gemm.jsonl:1: workload.tolerance.z: no such output; there are c",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_data_set_and_its_folders_and_its_files_have_the_same_faults(dataset, capsys, monkeypatch, name):
+    """Who names the folders of a data set means that data set; single files do not say in which folder they belong."""
+    place, record, said = SLIPS[name]
+    if place.startswith("definitions/"):
+        (dataset / "definitions/gemm/gemm.json").unlink()
+        samples.write(dataset / "definitions/norm/other.json", samples.changed(PLAIN, name="other", op_type="norm"))
+        samples.write_lines(dataset / "workloads/norm/other.jsonl", samples.changed(LINE, definition="other"))
+    samples.write(dataset / place, record if isinstance(record, str) else json.dumps(record))
+    monkeypatch.chdir(dataset)
+    folders = ("definitions", "solutions", "workloads")
+    whole = validate(capsys, ".", "definitions")[:2]
+    assert [line for line in whole[1] if said in line], whole
+    assert validate(capsys, *folders)[:2] == whole
+    files = [path for folder in folders for path in sorted(Path(folder).rglob("*.json*"))]
+    code, lines, _ = validate(capsys, *files)
+    assert code == whole[0]
+    assert [line for line in lines if said in line] or "folder" in name, lines
+
+
 def test_a_misspelt_key_of_any_record_is_warned_of(dataset, capsys):
     samples.write(dataset / "definitions/gemm/gemm.json", PLAIN | {"constrains": ["m > 0"]})
     spec = SOLUTION["spec"] | {"bindng": "torch"}

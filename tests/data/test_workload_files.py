@@ -163,6 +163,14 @@ def test_rules(base, lines, name):
     assert message in text or (name == "unknown kind" and "'zeros' is not allowed here" in text.replace('"', "'"))
 
 
+@pytest.mark.parametrize(("name", "said"), [("z", "no such output; there are y"), ("yy", "did you mean 'y'?")])
+def test_a_tolerance_by_name_of_no_output_is_warned_of(base, lines, name, said):
+    (loaded,) = lines(samples.workload_line(tolerance={name: {"rtol": 1}, "y": {"rtol": 1}, "max_atol": 1}))
+    (fault,) = check_workload(loaded, base)
+    assert (fault.kind, fault.line, fault.where) == ("warning", 1, f"workload.tolerance.{name}")
+    assert said in fault.message
+
+
 def test_all_faults_of_a_line_at_once(base, lines):
     (loaded,) = lines(samples.workload_line(axes={"m": -1}, inputs={"q": {"type": "random"}}))
     assert len(found(loaded, base)) == 6

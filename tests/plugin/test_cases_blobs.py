@@ -43,7 +43,7 @@ def case_12(tmp_path_factory):
     repository.lines(
         *({"uuid": name, "axes": {"n": 4}, "inputs": {"x": entry(path), "w": RANDOM}} for name, path in files.items())
     )
-    return repository.run("-rs", "-k", "test_schema or test_correct", "--fib-scope=full")
+    return repository.run("-rs", "-k", "test_schema or test_correct or pointer", "--fib-scope=full")
 
 
 def told(run, name):
@@ -76,5 +76,8 @@ def test_case_12_what_is_wrong_with_a_recorded_input_is_said_in_one_line(case_12
 
 
 def test_case_12_a_pointer_is_a_skip_and_no_fault(case_12):
-    assert case_12["test_correct[good-n4-pointer"].outcome == "skipped"
+    place = "workloads/elementwise/scale_add_h8.jsonl:2: input `x`: Git LFS pointer"
+    for check in ("test_reference[n4-pointer", "test_correct[good-n4-pointer", "test_speed[good-n4-pointer"):
+        assert case_12[check].outcome == "skipped"
+        assert place in case_12[check].message
     assert "pointer.safetensors" not in case_12["test_schema"].text

@@ -81,7 +81,8 @@ def test_integers_are_off_by_what_a_workload_says(quant, own):
     quant.lines(line, name=NAME, folder="quantize")
     done = run(quant)
     assert done["test_correct[near"].outcome == "failure"
-    assert "tolerance of a workload: quant_h8 has no output 'qq'; did you mean 'q'?" in done.output
+    place = quant.root / f"workloads/quantize/{NAME}.jsonl"
+    assert f"{place}:1: workload.tolerance: quant_h8 has no output 'qq'; did you mean 'q'?" in done.output
 
 
 @pytest.mark.parametrize("words", ["", "atol=1 rtol=1", "required_matched_ratio=0.5", "mask:required_matched_ratio=1"])
@@ -179,6 +180,18 @@ def test_a_fixture_may_name_outputs_of_other_definitions_of_the_run(quant):
     quant.write("definitions/conftest.py", FIXTURE.format(outputs=outputs))
     done = quant.run("-k", "test_correct")
     assert set(done.outcomes().values()) == {"passed"}
+
+
+@pytest.mark.parametrize(("line", "refused"), [("y:rtol=1", True), ("y:rtol=1e-2", False), ("y:atol=1e9", True)])
+def test_a_tolerance_by_which_zeros_pass_at_all_drawn_sizes_is_refused(repository, line, refused):
+    """A definition without workloads has no other check that runs a solution."""
+    repository.solve("zeros", "def run(x, w):\n    return x * 0\n")
+    done = repository.run("-k", "test_sizes", f"--fib-tolerance={line}")
+    good, zeros = done["test_sizes[good"], done["test_sizes[zeros"]
+    assert zeros.outcome == "failure"
+    assert good.outcome == ("failure" if refused else "passed"), done.output
+    assert ("zeros would pass" in good.text) is refused
+    assert ("zeros would pass" in zeros.text) is refused
 
 
 PATTERN = """import torch
