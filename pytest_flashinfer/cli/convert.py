@@ -113,6 +113,7 @@ def _one(source: Path, target: Path, definition: str | None, *, force: bool) -> 
             _lines(source, target, definition)
     except _FaultyError as error:
         return _tell(error.faults)
+    sys.stdout.write(f"wrote {target}{'/' if target.is_dir() else ''}\n")
     return 0
 
 

@@ -53,10 +53,12 @@ SOLUTION = {
 
 
 @pytest.mark.parametrize("middle", ["folder", "solution.py"])
-def test_a_solution_goes_to_a_folder_or_module_and_back(tmp_path, middle):
+def test_a_solution_goes_to_a_folder_or_module_and_back(tmp_path, middle, capsys):
     source = samples.write(tmp_path / "mine.json", SOLUTION)
     assert convert(source, tmp_path / middle) == 0
     assert convert(tmp_path / middle, tmp_path / "back.json") == 0
+    written = [f"{tmp_path}/folder/" if middle == "folder" else f"{tmp_path}/{middle}", f"{tmp_path}/back.json"]
+    assert capsys.readouterr().out.splitlines() == [f"wrote {each}" for each in written]
     before, after = load_solution(source).value, load_solution(tmp_path / "back.json").value
     assert (after.name, after.author, after.definition) == ("mine", "me", "gemm")
     assert after.language == "triton"
@@ -193,6 +195,8 @@ def test_a_folder_is_converted_file_by_file(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "other.json: no known record: left out" in printed
     assert f"{tmp_path / 'in/broken.json'}:1:13: not JSON: " in printed
+    assert {f"wrote {tmp_path}/out/ops/form{form}.json" for form in FORMS} <= set(printed.splitlines())
+    assert printed.count("wrote ") == len(FORMS)
     assert not list((tmp_path / "out").glob("broken*"))
     assert len(list((tmp_path / "out/ops").glob("*.json"))) == len(FORMS)
 
