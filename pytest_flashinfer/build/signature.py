@@ -11,6 +11,7 @@ from pytest_flashinfer.build.errors import BuildError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_STYLE = "destination_passing_style"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -42,10 +43,19 @@ def check_signature(
     if len(needed) in takes:
         return
     got = ", ".join(parameter.name for parameter in positional) or "no parameters"
+    if destination_passing and module and len(inputs) in takes and not _states_style(function):
+        more = f"{'parameters' if len(outputs) > 1 else 'a parameter'} {', '.join(outputs)}"
+        why = "returns nothing, so it is taken to write into its outputs"
+        raise BuildError(f"{name} {why} and needs {', '.join(needed)}; it takes {got}: add a return, or {more}")
     other = not destination_passing
-    setting = f"destination_passing_style{f' = {other}' if module else f'={str(other).lower()}'}"
+    setting = f"{_STYLE}{f' = {other}' if module else f'={str(other).lower()}'}"
     hint = _hint(takes, len(inputs), len(outputs), setting, destination_passing=destination_passing)
     raise BuildError(f"{name} needs {', '.join(needed)}; got {got}; {hint}")
+
+
+def _states_style(function: Callable[..., Any]) -> bool:
+    """Whether the module of a function says how outputs are passed: otherwise that was told from its source."""
+    return _STYLE in getattr(inspect.unwrap(function), "__globals__", {_STYLE})
 
 
 def _refuse_keyword_only(name: str, parameters: Sequence[Parameter], needed: Sequence[str]) -> None:

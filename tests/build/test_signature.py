@@ -59,16 +59,28 @@ def test_a_writer_under_returning_style_gets_the_opposite_hint():
 
 
 def test_the_author_of_a_module_is_told_what_python_understands():
-    def returns(x, w): ...
-
-    def writes(x, w, y): ...
-
-    told = [
-        refuse(returns, destination_passing=True, module=True),
-        refuse(writes, destination_passing=False, module=True),
-    ]
+    told = []
+    for style, parameters in ((True, "x, w"), (False, "x, w, y")):
+        names = {"destination_passing_style": style}
+        exec(f"def run({parameters}): ...", names)
+        told.append(refuse(names["run"], destination_passing=style, module=True))
     assert told[0].endswith("; set destination_passing_style = False to return")
     assert told[1].endswith("; set destination_passing_style = True to write into the outputs")
+
+
+def test_who_forgets_to_return_is_told_that_nothing_is_returned():
+    """Nobody stated that outputs are written in place: it was taken so, for there is no return."""
+
+    def run(x, w): ...
+
+    start = "run returns nothing, so it is taken to write into its outputs and needs"
+    message = refuse(run, destination_passing=True, module=True)
+    assert message == f"{start} x, w, y; it takes x, w: add a return, or a parameter y"
+    with pytest.raises(BuildError) as caught:
+        check_signature(run, INPUTS, ["y", "z"], destination_passing=True, module=True)
+    assert str(caught.value) == f"{start} x, w, y, z; it takes x, w: add a return, or parameters y, z"
+    named = "run needs x, w, y; got x, w; set destination_passing_style=false to return"
+    assert refuse(run, destination_passing=True) == named, "another form of solution states its style"
 
 
 def test_too_many_required_parameters():
