@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.comparison import Comparison
 from pytest_flashinfer.judge.topk import is_ranked
-from pytest_flashinfer.judge.truth import hopeless, undecidable
-from pytest_flashinfer.judge.vacuity import probe, unalike
 from pytest_flashinfer.judge.verdict import Verdict, decide
+from pytest_flashinfer.proof import SMALL, Proof
 from pytest_flashinfer.worker.outcome import MALFORMED
 from pytest_flashinfer.worker.unwritten import NOTHING, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import torch
 
     from pytest_flashinfer.judge.draws import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import Truth
+    from pytest_flashinfer.proof import Check
     from pytest_flashinfer.record import Record
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
     from pytest_flashinfer.worker.pristine import Violation
     from pytest_flashinfer.worker.runner import RunResult
-
-_SMALL = 1 << 24  # bytes of a case whose inputs are compared with those of another
-Check = Callable[[Mapping[str, "torch.Tensor"], "Truth", Mapping[str, float]], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -108,10 +101,9 @@ class Compare:
         self.tolerance = tolerance
         self.record = record
         self.check = check
-        self.probed = {} if probed is None else probed
+        self.proof = Proof(tolerance, check, {} if probed is None else probed)
         self._last: Mapping[str, torch.Tensor] = {}  # what the call before gave, where that is small
         self._draws: dict[str, Draws] = {}  # of all calls of an item: a few say nothing of a distribution
-        self._first: dict[Any, tuple[Case, Truth]] = {}  # of a listed workload, whose answer is wrong for the others
 
     def __call__(self, call: Call, truth: Truth) -> None:
         """Raise Failed where the call is wrong, or where the tolerance would let any cheap answer pass."""
@@ -125,12 +117,19 @@ class Compare:
         for name, value in errors.items():
             if value is not None and math.isfinite(value):
                 self.record.raise_to(name, value)
-        self._last = call.result.outputs if call.result is not None and call.case.nbytes <= _SMALL else {}
+        self._last = call.result.outputs if call.result is not None and call.case.nbytes <= SMALL else {}
         if not verdict.passed:
             log = call.error.log if call.error is not None else call.result.log if call.result is not None else ""
             raise Failed(verdict, call.case, log)
-        if call.case.workload is not None and truth.in_full is None:
-            self._refuse_vacuous(call, truth)
+        lacking = self.proof.lacking(call.case, truth, lambda: call.outputs) if truth.in_full is None else ""
+        if lacking:
+            raise Failed(Verdict("INVALID_REFERENCE", lacking), call.case)
+
+    def finish(self) -> None:
+        """Raise Failed where the stated tolerance lets a cheap answer to every drawn case pass."""
+        found = self.proof.lacking_of_all()
+        if found is not None:
+            raise Failed(Verdict("INVALID_REFERENCE", found[0]), found[1])
 
     def verdict(self, call: Call, truth: Truth) -> Verdict:
         """Decide about one call; it is not wrong by another case's bound."""
@@ -187,36 +186,6 @@ class Compare:
         told = {each.tensor for each in result.violations if each.kind == "unwritten"}
         return [_with_poison(each, result.unwritten.get(each.output, ""), told=each.output in told) for each in found]
 
-    def _refuse_vacuous(self, call: Call, truth: Truth) -> None:
-        """Raise Failed where a cheap answer to a listed workload would pass; looked at once for all solutions."""
-        stated = self.tolerance.describe()
-        key = (call.case.definition.name, call.case.workload and call.case.workload.uuid, stated, "")
-        first, answer = self._first.setdefault(key, (call.case, truth))
-        previous, stale = None, (*key[:3], "previous")
-        other = stated and answer is not truth and first.nbytes <= _SMALL
-        if other and (stale in self.probed or unalike(first.values, call.case.values)):
-            key, previous = stale, {name: each.native for name, each in answer.outputs.items()}
-        if key not in self.probed:
-            self.probed[key] = self._vacuous(call, truth, previous)
-        if self.probed[key]:
-            raise Failed(Verdict("INVALID_REFERENCE", self.probed[key]), call.case)
-
-    def _vacuous(self, call: Call, truth: Truth, previous: Mapping[str, torch.Tensor | None] | None) -> str:
-        parts = truth.parts if self.check is None else None
-        if parts is not None and parts.refute_cheap(self.tolerance, call.case.values):
-            return ""
-        found = probe(truth, self.tolerance, inputs=call.case.values, previous=previous)
-        refused = [each for each in found if each.refused]
-        text = f"vacuous: {refused[0].reason}: tighten the tolerance" if refused else ""
-        lost = None if text else undecidable(truth) or next(filter(None, map(hopeless, truth.outputs.values())), None)
-        if lost is not None:
-            warnings.warn(pytest.PytestWarning(f"{lost}: hardly any answer is wrong"), stacklevel=2)
-        if self.check is not None and any(_differs_from_zero(each.native) for each in truth.outputs.values()):
-            zeros = {name: value.new_zeros(value.shape) for name, value in call.outputs.items()}
-            if self.check(zeros, truth, self.tolerance.limits()) is None:
-                text = "vacuous: the definition's own check accepts zeros: correct the check"
-        return text
-
 
 def _beside(native: torch.Tensor | None, value: torch.Tensor | None) -> torch.Tensor | None:
     """Return an output where the truth is: large ones wait on the host."""
@@ -236,11 +205,6 @@ def _with_poison(found: Comparison, unwritten: str, *, told: bool) -> Comparison
 def _accepted(found: Comparison) -> Comparison:
     lines = (f"{found.output}: accepted by the definition's own check", *found.lines)
     return found if found.ok else replace(found, ok=True, problem="", lines=lines)
-
-
-def _differs_from_zero(value: torch.Tensor | None) -> bool:
-    """Say whether at least half of the elements are not zero: then zeros are no answer that could be right."""
-    return value is not None and value.numel() > 0 and 2 * int((value != 0).sum()) >= value.numel()
 
 
 def describe(case: Case) -> str:

@@ -68,13 +68,13 @@ def _aliases(
     owners = [each["name"] for each in inputs if "slot" in each and memory.address(each["slot"]) == storage]
     if output["inplace"] in owners:
         return []
+    if memory.base <= storage < memory.base + memory.size:  # also where an earlier result did
+        return [["alias", name, f"{name}: shares memory with the input {owners[0] if owners else ''}".rstrip()]]
     own = results.span_of(value)
     if any(own.start < other.stop and other.start < own.stop for other in earlier):
         text = f"{name}: returned the memory of an earlier result, whose values change under its owner"
         return [["reused", name, text]]
-    if not memory.base <= storage < memory.base + memory.size:
-        return []
-    return [["alias", name, f"{name}: shares memory with the input {owners[0] if owners else ''}".rstrip()]]
+    return []
 
 
 def write(memory: Memory, slot: Mapping[str, Any], value: torch.Tensor | float) -> None:

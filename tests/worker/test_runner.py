@@ -606,3 +606,13 @@ def test_a_large_arena_is_given_back_until_the_next_call(lab, monkeypatch):
     runner.run({"x": x}, [Y])
     runner.rest()
     assert runner.arena.nbytes, "a small one stays"
+
+
+def test_an_input_that_is_returned_is_one_in_every_call(lab):
+    """Not the memory of an earlier result, which it was as well."""
+    runner = lab.build("def run(x):\n    return x[:, :4]\n", destination=False)
+    narrow = Output("y", (4, 4), F32)
+    results = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(3)], [narrow])
+    for result in results:
+        assert kinds(result) == ["alias"]
+        assert messages(result) == ["y: shares memory with the input x"]

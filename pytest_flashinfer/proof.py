@@ -1,0 +1,102 @@
+"""Does a case prove anything under what is tolerated? Not where a wrong answer that costs nothing would pass."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_flashinfer.judge.truth import hopeless, undecidable
+from pytest_flashinfer.judge.vacuity import probe, unalike
+
+if TYPE_CHECKING:
+    import torch
+
+    from pytest_flashinfer.judge.tolerance import Tolerance
+    from pytest_flashinfer.judge.truth import Truth
+    from pytest_flashinfer.worker.case import Case
+
+SMALL = 1 << 24  # bytes of a case whose inputs are compared with those of another
+Outputs = Callable[[], Mapping[str, "torch.Tensor"]]
+Check = Callable[[Mapping[str, "torch.Tensor"], "Truth", Mapping[str, Any]], "str | None"]
+
+
+class Proof:
+    """What the cases of an item prove; `probed` keeps what was found of listed workloads for the next solution.
+
+    `check` is the definition's own, which decides in place of bounds.
+    """
+
+    def __init__(self, tolerance: Tolerance, check: Check | None, probed: dict[Any, str]) -> None:
+        self.tolerance = tolerance
+        self.check = check
+        self.probed = probed
+        self._stated = tolerance.describe()
+        self._first: dict[Any, tuple[Case, Truth]] = {}  # of a listed workload, whose answer is wrong for the others
+        self._tells = False  # some drawn case tells right answers from cheap ones
+        self._nothing: tuple[str, Case] | None = None  # why one does not
+
+    def lacking(self, case: Case, truth: Truth, outputs: Outputs) -> str:
+        """Return why a case proves nothing, or an empty string; of drawn ones only all together may prove nothing."""
+        if case.workload is not None:
+            return self._of_listed(case, truth, outputs)
+        if self._stated and not self._tells:
+            self._weigh(case, truth)
+        return ""
+
+    def lacking_of_all(self) -> tuple[str, Case] | None:
+        """Return why no drawn case has proved anything under a stated tolerance, and the first of them; else `None`."""
+        return None if self._tells else self._nothing
+
+    def _weigh(self, case: Case, truth: Truth) -> None:
+        """Note whether a drawn case tells right answers from cheap ones: where both are the same, it says nothing."""
+        found = probe(truth, self.tolerance, inputs=case.values)
+        refused = [each for each in found if each.refused]
+        self._tells = not found and any(x.native is not None and x.native.numel() for x in truth.outputs.values())
+        if refused and self._nothing is None:
+            self._nothing = _loose(refused[0].reason), case
+
+    def _of_listed(self, case: Case, truth: Truth, outputs: Outputs) -> str:
+        """Look at a listed workload, and once at an answer to other contents; once for all solutions."""
+        key = (case.definition.name, case.workload and case.workload.uuid, self._stated, "")
+        first, answer = self._first.setdefault(key, (case, truth))
+        previous, stale = None, (*key[:3], "previous")
+        other = self._stated and answer is not truth and first.nbytes <= SMALL
+        if other and (stale in self.probed or unalike(first.values, case.values)):
+            key, previous = stale, {name: each.native for name, each in answer.outputs.items()}
+        if key not in self.probed:
+            self.probed[key] = self._found(case, truth, outputs, previous)
+        return self.probed[key]
+
+    def _found(
+        self,
+        case: Case,
+        truth: Truth,
+        outputs: Outputs,
+        previous: Mapping[str, torch.Tensor | None] | None,
+    ) -> str:
+        parts = truth.parts if self.check is None else None
+        if parts is not None and parts.refute_cheap(self.tolerance, case.values):
+            return ""
+        found = probe(truth, self.tolerance, inputs=case.values, previous=previous)
+        refused = [each for each in found if each.refused]
+        text = _loose(refused[0].reason) if refused else ""
+        lost = None if text else undecidable(truth) or next(filter(None, map(hopeless, truth.outputs.values())), None)
+        if lost is not None:
+            warnings.warn(pytest.PytestWarning(f"{lost}: hardly any answer is wrong"), stacklevel=2)
+        if self.check is not None and any(_differs_from_zero(each.native) for each in truth.outputs.values()):
+            zeros = {name: value.new_zeros(value.shape) for name, value in outputs().items()}
+            if self.check(zeros, truth, self.tolerance.limits()) is None:
+                text = "vacuous: the definition's own check accepts zeros: correct the check"
+        return text
+
+
+def _loose(reason: str) -> str:
+    return f"vacuous: {reason}: tighten the tolerance"
+
+
+def _differs_from_zero(value: torch.Tensor | None) -> bool:
+    """Say whether at least half of the elements are not zero: then zeros are no answer that could be right."""
+    return value is not None and value.numel() > 0 and 2 * int((value != 0).sum()) >= value.numel()
