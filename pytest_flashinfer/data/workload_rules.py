@@ -34,13 +34,20 @@ def axes_are_given(definition: Definition, workload: Workload) -> Iterator[Findi
     for name, size in workload.axes.items():
         axis = definition.axes.get(name)
         if axis is None:
-            yield (*_AXES, name), f"unknown axis {name!r}{near(name, list(definition.axes))}", "fault"
+            yield (*_AXES, name), _unknown_axis(definition, name), "fault"
         elif axis.kind == "const" and axis.value not in (None, size):
             yield (*_AXES, name), f"axis {name!r} is the constant {axis.value}, not {size}", "fault"
         elif axis.kind == "expr":
             problem = _against_expression(definition, workload, name)
             if problem:
                 yield (*_AXES, name), problem, "fault"
+
+
+def _unknown_axis(definition: Definition, name: str) -> str:
+    """Say that there is no such axis, also where the file declares one: a ragged axis is packed into its total."""
+    if f"{name}_total" in definition.axes and f"{name}_indptr" in definition.inputs:
+        return f"{name!r} is packed (the reference takes {name}_indptr): give {name}_total"
+    return f"unknown axis {name!r}{near(name, list(definition.axes))}"
 
 
 def _against_expression(definition: Definition, workload: Workload, name: str) -> str | None:

@@ -12,7 +12,7 @@ from pytest_flashinfer.inputs.choice import assumed
 from pytest_flashinfer.inputs.contract import Contract, contract_of
 from pytest_flashinfer.inputs.dtypes import is_packed, storage_shape
 from pytest_flashinfer.inputs.equation import invert, whole
-from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Unsatisfiable
+from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Undecided, Unsatisfiable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -57,8 +57,11 @@ def _undecided(contract: Contract, name: str) -> InputsError:
     if name not in declared:
         near = nearest(name, declared)
         return InputsError(f"unknown axis {name!r}{f'; did you mean {near!r}?' if near else '; declare it under axes'}")
-    text = next((rule.text for rule in contract.equations if name in rule.names), f"{name} >= 0")
-    return Unsatisfiable(text, f"nothing decides axis `{name}`", f"state `{name}` in the workload's axes")
+    state = "in the workload's axes"
+    text = next((rule.text for rule in contract.equations if name in rule.names), None)
+    if text is None:
+        return Undecided(name, f"axis `{name}` has no size: state it {state}")
+    return Unsatisfiable(text, f"nothing decides axis `{name}`", f"state `{name}` {state}")
 
 
 def solve(contract: Contract, given: Mapping[str, int]) -> dict[str, Any]:

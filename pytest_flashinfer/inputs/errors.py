@@ -16,6 +16,14 @@ class Unsatisfiable(InputsError):  # noqa: N818 - the name says more without a s
         super().__init__(f"constraint `{constraint}` cannot be met: {detail}; {advice or supply}")
 
 
+class Undecided(Unsatisfiable):
+    """Nothing says how large an axis is; there is no constraint that could not be met."""
+
+    def __init__(self, name: str, message: str) -> None:
+        self.constraint = f"{name} >= 0"
+        super(Unsatisfiable, self).__init__(message)
+
+
 class Unbound(InputsError):  # noqa: N818 - as above
     """A constant axis has no value, and neither the workload nor the data gives it one."""
 

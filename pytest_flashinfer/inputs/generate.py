@@ -68,7 +68,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     What `given` (an override) or the workload states is taken as it is, stored tensors from below `root`; the rest
     is generated to agree with it. The same arguments give the same bits on the same kind of device.
     Raises AxisConflict where sizes or stored data contradict the contract, Unsatisfiable where no rule helps, and
-    BadData where stored data is missing or of another shape or dtype.
+    BadData where stored data is missing or what is there is of another shape or dtype.
     """
     contract = contract_of(definition)
     making = _Making(contract, plan_of(contract), recipe, torch.device(device))
@@ -81,7 +81,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
         if name not in making.fixed and spec.optional and _left_out(making, name, workload):
             making.fixed[name] = None
         elif name in making.fixed and isinstance(making.fixed[name], torch.Tensor):
-            _check_shape(making, name)
+            _check_shape(making, name, workload)
     making.env.update({n: v for n, v in making.fixed.items() if isinstance(v, int | float | str)})
     wishes = {n: v for n, v in recipe.scalars.items() if n in definition.inputs and n not in making.fixed}
     making.env.update(choice.wished(contract, wishes, making.env))
@@ -139,10 +139,14 @@ def _bound(making: _Making) -> dict[str, int]:
     return sizes
 
 
-def _check_shape(making: _Making, name: str) -> None:
+def _check_shape(making: _Making, name: str, workload: Workload | None) -> None:
     want, have = making.shape(name), tuple(making.fixed[name].shape)
     if want != have:
-        raise AxisConflict(f"shape of {name}", f"{list(have)}, which is stored: {list(want)} follows from the axes")
+        source = workload.inputs.get(name) if workload is not None else None
+        holder = "the definition's own code makes it"
+        if source is not None and source.kind == "safetensors":
+            holder = f"{source.path} holds {source.tensor_key!r} as"
+        raise BadData(f"input `{name}`: {holder} {list(have)}, the axes make it {list(want)}; correct one of the two")
 
 
 def _make(making: _Making) -> None:

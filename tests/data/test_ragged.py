@@ -7,6 +7,8 @@ import pytest
 from pytest_flashinfer.data import write
 from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.rules import check_definition
+from pytest_flashinfer.data.traces import load_workloads
+from pytest_flashinfer.data.workload_rules import check_workload
 from tests.data import samples
 
 NESTED = {"G": {"type": "var"}, "M": {"type": "var", "parent": "G"}, "K": {"type": "var", "parent": "M"}}
@@ -56,6 +58,14 @@ def test_the_bounds_of_packed_axes_follow_from_each_other(tmp_path):
     assert definition.axes["len_M_indptr"].expression == "G + 1"
     assert definition.axes["len_K_indptr"].expression == "M_total + 1"
     assert definition.constraints == ("M_total == M_indptr[-1].item()", "K_total == K_indptr[-1].item()")
+
+
+def test_who_gives_a_packed_axis_a_size_is_told_that_it_is_packed(tmp_path):
+    definition = load(tmp_path, ("M_indptr",)).value
+    line = {"definition": definition.name, "workload": {"uuid": "u", "axes": {"G": 2, "M": 5}, "inputs": {}}}
+    (loaded,) = load_workloads(samples.write_lines(tmp_path / "a.jsonl", line))
+    found = [fault.message for fault in check_workload(loaded, definition) if "axes.M" in fault.where]
+    assert found == ["'M' is packed (the reference takes M_indptr): give M_total"]
 
 
 @pytest.mark.parametrize("taken", [("K_indptr",), ("M_lengths", "K_indptr")])

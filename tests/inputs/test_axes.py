@@ -63,7 +63,7 @@ def test_an_equation_with_many_solutions_leaves_its_size_free(constraint, some, 
     found = {case["n"] for case, _ in edge_cases(sizes(constraint, n=None))}
     assert some <= found
     assert all(map(right, found))
-    with pytest.raises(Unsatisfiable, match="state `n`"):
+    with pytest.raises(Unsatisfiable, match="axis `n` has no size"):
         solve_axes(sizes(constraint, n=None), {})
 
 
@@ -161,9 +161,18 @@ def test_impossible_sizes_are_conflicts(given):
         solve_axes(RAGGED, {"total": 0, **given})
 
 
+def test_a_size_that_no_constraint_speaks_of_is_asked_for():
+    definition = define("d", axes(tokens=None), {"x": tensor("tokens")}, {"y": tensor("tokens")}, "")
+    with pytest.raises(Unsatisfiable) as caught:
+        solve_axes(definition, {})
+    assert str(caught.value) == "axis `tokens` has no size: state it in the workload's axes"
+
+
 def test_a_missing_size_is_named():
-    with pytest.raises(Unsatisfiable, match="nothing decides axis `total`"):
+    with pytest.raises(Unsatisfiable, match="axis `total` has no size"):
         solve_axes(RAGGED, {"n": 4})
+    with pytest.raises(Unsatisfiable, match=r"`m == 2 \* n` cannot be met: nothing decides axis `n`; state `n` in the"):
+        solve_axes(sizes("m == 2 * n", n=None, m=None), {})
 
 
 def test_nothing_can_satisfy_it_and_the_message_says_which_hook_would_help():

@@ -44,6 +44,17 @@ def test_stored_data_that_contradicts_the_axes_is_a_conflict(root):
         make_inputs(RAGGED, axes, Recipe(0), workload=workload(axes, {"indptr"}, RAGGED), root=root)
 
 
+def test_a_stored_tensor_of_another_shape_is_told_with_both_shapes(root):
+    save_file({"x": torch.ones(5, 8)}, root / "blob/a.safetensors")
+    axes = {"n": 2, "len_indptr": 3, "total": 7}
+    with pytest.raises(BadData) as caught:
+        make_inputs(RAGGED, axes, Recipe(0), workload=workload(axes, {"x"}, RAGGED), root=root)
+    told = "blob/a.safetensors holds 'x' as [5, 8], the axes make it [7, 8]; correct one of the two"
+    assert str(caught.value) == f"input `x`: {told}"
+    with pytest.raises(BadData, match=r"`x`: the definition's own code makes it \[5, 8\], the axes make it \[7, 8\]"):
+        make_inputs(RAGGED, axes, Recipe(0), given={"x": torch.ones(5, 8)})
+
+
 def test_a_missing_blob_is_told_in_one_line(root):
     axes = {"n": 2, "len_indptr": 3, "total": 7}
     with pytest.raises(BadData, match="indptr") as caught:
