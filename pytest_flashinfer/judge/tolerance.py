@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
+from pytest_flashinfer.data.nearest import nearest
+
 Comparison = Literal["auto", "exact", "values", "topk", "sampling"]
 Operands = Literal["working", "exact"]
 _FLAGS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
@@ -135,7 +137,8 @@ def parse_lines(
             key, words = lead, text[len(lead) + 1 :]
         else:
             key, words = "*", text
-        found[key] = layered(found.pop(key, None), parse(words, f"{where}: {key}"))  # the last line counts most
+        place = where if words == text else f"{where}: {key}"  # nobody wrote the default key
+        found[key] = layered(found.pop(key, None), parse(words, place))  # the last line counts most
     return found
 
 
@@ -175,7 +178,9 @@ def from_mapping(values: Mapping[str, Any], where: str = "tolerance") -> Toleran
 
 def _value(name: str, value: Any, where: str) -> Any:
     if name not in NAMES:
-        raise ToleranceError(f"{where}: no setting {name!r}; there are {', '.join(NAMES)}")
+        near = nearest(name.lower(), (*NAMES, *_SHORT))
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ToleranceError(f"{where}: no setting {name!r}{hint}; there are {', '.join(NAMES)}")
     text = str(value).strip().lower()
     if name in ("equal_nan", "allow_negative_inf"):
         if text not in _FLAGS:

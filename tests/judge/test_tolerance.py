@@ -23,7 +23,9 @@ def test_words_with_and_without_an_output() -> None:
         ("rtol", "is not"),
         ("=3", "no setting ''"),
         (":rtol=1", "is not"),
-        ("rtoll=1", "no setting 'rtoll'; there are rtol, atol"),
+        ("rtoll=1", r"no setting 'rtoll'; did you mean 'rtol'\?; there are rtol, atol"),
+        ("min_cos_sin=1", "did you mean 'min_cos_sim'"),
+        ("xyz=1", "no setting 'xyz'; there are rtol, atol"),
         ("rtol=-1", "zero or positive"),
         ("rtol=nan", "zero or positive"),
         ("atol=inf", "zero or positive, and finite"),
@@ -50,6 +52,16 @@ def test_ini_lines_have_patterns_and_comments() -> None:
     found = parse_lines(["# nothing", "rtol=1", "rmsnorm*: atol=2  # wide", "rmsnorm*: rtol=3", ""])
     assert found["*"].rtol == 1.0
     assert (found["rmsnorm*"].atol, found["rmsnorm*"].rtol) == (0.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "start"),
+    [("y:rtl=1", "--x: y:rtl=1: no"), ("*: y:rtl=1", "--x: *: y:rtl=1: no"), ("gemm: rtl=1", "--x: gemm: rtl=1: no")],
+)
+def test_what_is_wrong_with_a_line_comes_after_the_words_that_were_written(line: str, start: str) -> None:
+    with pytest.raises(ToleranceError) as caught:
+        parse_lines([line], "--x")
+    assert str(caught.value).startswith(start)
 
 
 def test_the_keys_of_workload_files() -> None:
