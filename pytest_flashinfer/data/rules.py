@@ -110,6 +110,7 @@ def names_do_not_overlap(definition: Definition) -> Iterator[Finding]:
             yield ("outputs", name), f"{name!r} is the name of an input too: rename one of the two", "fault"
         if tensor.param is not None and tensor.param not in definition.inputs:
             known = near(tensor.param, list(definition.inputs))
+            known = known or f"; name one of {', '.join(definition.inputs)}, or leave param out"
             yield ("outputs", name, "param"), f"{tensor.param!r} is not an input{known}", "warning"
     if not definition.outputs:
         yield ("outputs",), "no outputs: there is nothing to compare", "warning"

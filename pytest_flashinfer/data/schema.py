@@ -7,6 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.data.dtypes import ALIASES
 from pytest_flashinfer.data.faults import Fault, JsonPath, Loaded
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.places import Places
@@ -135,7 +136,8 @@ def _type(error: ValidationError) -> str:
 def _enum(error: ValidationError) -> str:
     values: Any = error.validator_value
     choices = [choice for choice in values if choice is not None]
-    folded = {choice.lower(): choice for choice in choices}
+    folded = {alias: dtype for alias, dtype in ALIASES.items() if dtype in choices}
+    folded |= {choice.lower(): choice for choice in choices}
     near = nearest(str(error.instance).lower(), folded)
     hint = f"did you mean {folded[near]!r}?" if near else f"one of {', '.join(choices)}"
     return f"{_short(error.instance)} is not allowed here; {hint}"

@@ -179,12 +179,27 @@ def test_rules(tmp_path, name):
         ({"constraints": ["x.is_contiguous()"]}, "constraints[0]", "is not checked"),
         ({"outputs": {}}, "outputs", "nothing to compare"),
         ({"outputs": {"y": {**TENSOR, "param": "xx"}}}, "outputs.y.param", "is not an input; did you mean 'x'?"),
+        (
+            {"outputs": {"y": {**TENSOR, "param": "z"}}},
+            "outputs.y.param",
+            "'z' is not an input; name one of x, w, or leave param out",
+        ),
     ],
 )
 def test_warnings(tmp_path, changes, where, message):
     found = [fault for fault in check(tmp_path, samples.changed(samples.BASE, **changes)) if fault.where == where]
     assert [fault.kind for fault in found] == ["warning"]
     assert message in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("dtype", "meant"),
+    [("bf61", "bfloat16"), ("fp62", "float32"), ("flaot32", "float32"), ("BF16x", "bfloat16"), ("bloat16", "bfloat16")],
+)
+def test_the_dtype_that_was_meant_is_named_also_where_its_short_name_was(tmp_path, dtype, meant):
+    outputs = {"y": {**TENSOR, "dtype": dtype}}
+    (fault,) = check(tmp_path, samples.changed(samples.BASE, outputs=outputs))
+    assert fault.message == f'"{dtype}" is not allowed here; did you mean {meant!r}?'
 
 
 @pytest.mark.parametrize("changes", [{}, {"dtype": "unknown"}, {"shape": ["n", "8"]}])
