@@ -34,24 +34,31 @@ def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alon
     none = next((name for name in definition.var_axes if drawn[0].get(name) == 0), None)
     if none is not None:
         failed.hint = f"  {none} may be 0 as the contract stands; a constraint `{none} > 0` would exclude it\n"
-    failed.hint += f"  smallest of {found.tried} cases; add this workload line to replay it as test_correct:\n{line}"
+    said, why_not = _save(item, line) if save and not alone else ("", "")
+    said = f"{said}, which replays it" if said else "add this workload line to replay it"
+    failed.hint += f"  smallest of {found.tried} cases; {said} as test_correct:\n{line}"
     for fault in contract_of(definition).reading.broken:
         failed.hint += f"\n  this case need not satisfy a constraint: {fault}"
     if alone:
         failed.hint += f"\n  {_ALONE}"
-    elif save:
-        failed.hint += f"\n  {_save(item, line)}"
+    elif why_not:
+        failed.hint += f"\n  --fib-save-failures: {why_not}"
     return failed
 
 
-def _save(item: pytest.Item, line: str) -> str:
-    """Append a line, unless one is there that differs in its seed only: that of the same bug, from another run."""
+def _save(item: pytest.Item, line: str) -> tuple[str, str]:
+    """Append a line, unless one is there that differs in its seed only: that of the same bug, from another run.
+
+    Return where it is now, and else the empty string and why it could not be saved.
+    """
     file = item.getparent(pytest.Module)
     path = getattr(file, "workload_file", None)
     if path is None:
-        return "--fib-save-failures: no workload folder is known; name one with --fib-workloads=DIR"
+        return "", "no workload folder is known; name one with --fib-workloads=DIR"
     try:
         added = append_once(path, line.encode(), but_for_the_seed)
     except OSError as error:
-        return f"--fib-save-failures: {path} cannot be written: {error.strerror}"
-    return f"{'appended to' if added else 'already in'} {path}"
+        return "", f"{path} cannot be written: {error.strerror}"
+    here = item.config.invocation_params.dir
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    return f"{'appended to' if added else 'already in'} {shown}", ""

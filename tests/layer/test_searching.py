@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -166,8 +167,10 @@ def test_time_of_a_case_that_raised_counts(clock):
 class Item(SimpleNamespace):
     """What a search needs of an item."""
 
-    def __init__(self, file=None):
-        config = SimpleNamespace(getoption=lambda name, default=None: default)
+    def __init__(self, file=None, here="/nowhere"):
+        config = SimpleNamespace(
+            getoption=lambda name, default=None: default, invocation_params=SimpleNamespace(dir=Path(here))
+        )
         super().__init__(nodeid="a.json::test_sizes[s]", name="test_sizes[s]", user_properties=[], config=config)
         self.getparent = lambda _: file
         self.warnings = []
@@ -494,11 +497,12 @@ def fails(axes, recipe, *, repeat):
 
 def test_a_failure_is_saved_once(tmp_path):
     path = tmp_path / "workloads" / "elementwise" / "rows_h8.jsonl"
-    item = Item(SimpleNamespace(workload_file=path))
-    for said in ("appended to", "already in"):
+    for said, here in (("appended to", tmp_path), ("already in", tmp_path), ("already in", "/nowhere")):
         with pytest.raises(Failed) as caught:
-            search(item=item, save_failures=True).run(fails)
-        assert f"{said} {path}" in caught.value.text()
+            search(item=Item(SimpleNamespace(workload_file=path), here), save_failures=True).run(fails)
+        shown = path.relative_to(here) if here == tmp_path else path
+        assert f" cases; {said} {shown}, which replays it as test_correct:\n" in caught.value.text()
+        assert "add this workload line" not in caught.value.text()
     [line] = path.read_text().splitlines()
     assert line in caught.value.text()
 
@@ -528,6 +532,7 @@ def test_a_place_that_cannot_be_written_does_not_hide_the_failure(tmp_path):
     with pytest.raises(Failed) as caught:
         search(item=Item(SimpleNamespace(workload_file=tmp_path / "file" / "a.jsonl")), save_failures=True).run(fails)
     assert "--fib-save-failures: " in caught.value.text()
+    assert "add this workload line to replay it as test_correct:\n" in caught.value.text()
     assert "cannot be written: File exists" in caught.value.text()
 
 
