@@ -194,7 +194,7 @@ def test_warnings(tmp_path, changes, where, message):
 
 @pytest.mark.parametrize(
     ("dtype", "meant"),
-    [("bf61", "bfloat16"), ("fp62", "float32"), ("flaot32", "float32"), ("BF16x", "bfloat16"), ("bloat16", "bfloat16")],
+    [("bf61", "bfloat16"), ("fp6", "float64"), ("flaot32", "float32"), ("BF16x", "bfloat16"), ("bloat16", "bfloat16")],
 )
 def test_the_dtype_that_was_meant_is_named_also_where_its_short_name_was(tmp_path, dtype, meant):
     outputs = {"y": {**TENSOR, "dtype": dtype}}
