@@ -69,6 +69,15 @@ def test_gpu_job_waits_for_approval_and_insists_on_a_card():
     assert any(job.startswith("merge:") for job in jobs)
 
 
+def test_what_a_copy_has_to_replace_is_there():
+    text = (ROOT / ".github/workflows/gpu.yml").read_text()
+    page = (ROOT / "docs/ci.md").read_text()
+    for line in ("uses: ./", "tests", "merge", "pip install -q -c constraints.txt --no-deps ."):
+        assert f"`{line}`" in page
+        assert re.search(rf"^ +(- )?{re.escape(line)}:?$", text, re.MULTILINE)
+    assert text.count("constraints.txt") == 3, "of the job that a copy leaves out, and of the two lines of `merge`"
+
+
 def test_the_parts_of_the_matrix_are_all_there_is():
     parts = re.findall(r"shard: (\d+)/(\d+), part: (\d+)", (ROOT / ".github/workflows/gpu.yml").read_text())
     assert [(str(n), str(len(parts)), str(n)) for n in range(1, len(parts) + 1)] == parts
