@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from pytest_flashinfer.data.schema import NAMES
 
-from .pages import MARKS, SHELL, blocks, execute, read
+from .pages import MARKS, SHELL, blocks, execute, read, run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -56,6 +57,10 @@ def test_commands_in_their_order(page, folder):
         [result] = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
         assert result["solution"] == "rows_at_once"
         assert result["agent_trace"].endswith("examples/rows_at_once.trace.json")
+    if page.stem == "scale":
+        written = set(re.findall(r'<property name="(\w+)"', (folder / "attempts.xml").read_text()))
+        assert {"fib_check", "max_abs", "host_s"} <= written
+        assert written <= set(re.findall(r"`(\w+)`", page.read_text()))
 
 
 SHOWN = {
@@ -73,6 +78,16 @@ SHOWN = {
         "next: rmsnorm_h128, 100% of the time",
     ],
 }
+
+
+@pytest.mark.parametrize("solutions", ["solutions/", "nothing/", "unknown/"])
+def test_what_is_only_warned_of_fails_as_the_page_of_ci_says(folder, solutions):
+    (folder / "nothing").mkdir()
+    (folder / "unknown").mkdir()
+    (folder / "unknown/of_no_definition.py").write_text('definition = "rmsnorm_h1"\n\n\ndef run(x):\n    return x\n')
+    command = f"pytest --fib-solutions={solutions} --collect-only -q"
+    assert run(command, folder)[0] == 0
+    assert run(f"{command} -Werror", folder)[0] == (0 if solutions == "solutions/" else 4)
 
 
 def test_the_page_of_formats_names_every_schema():
