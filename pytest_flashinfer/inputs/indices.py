@@ -24,6 +24,7 @@ _TRIES: Final = 16
 _FEW: Final = 2  # tokens that occur in `few_ids`
 _NO_PAGE: Final = 1 << 30  # nobody has as many
 _RANGE: Final = 4  # fewer ids have one order between the first and the last
+_MANY: Final = 1 << 20  # ids of which few are drawn one by one
 
 
 def sample(setting: Setting, count: int, limit: int) -> torch.Tensor:
@@ -37,6 +38,8 @@ def sample(setting: Setting, count: int, limit: int) -> torch.Tensor:
         inner = inner.roll(1) if torch.equal(inner, inner.sort().values) else inner
         ids = torch.cat([torch.tensor([0]), inner, torch.tensor([count - 1])])
         return ids + setting.rng.randrange(limit - count + 1)
+    if limit > max(_MANY, 16 * count):  # a permutation of all would take long
+        return torch.tensor(setting.rng.sample(range(limit), count), dtype=torch.int64)
     if count <= limit:
         ids = torch.randperm(limit, generator=generator)
         same = torch.equal(ids[:count], torch.arange(count))

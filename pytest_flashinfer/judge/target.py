@@ -135,13 +135,19 @@ def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
 
 
 def _as_likely(run: Reference, support: torch.Tensor) -> torch.Tensor:
-    """Return the ids [rows, n] whose value, in the input that has one for each, is the least of the support's."""
+    """Return the ids [rows, n] whose value, in the input that has one for each, is the least of the support's.
+
+    Where values are logits, of which some are below 0, so is one whose exponential float32 does not tell from that.
+    """
     rows = [x for x in run.inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point()]
     found = next((x for x in rows if x.shape == support.shape), None)
     if found is None or not support.numel():
         return torch.zeros_like(support)
     values = found.to(torch.float32)
-    return (values == values.masked_fill(~support, torch.inf).amin(dim=1, keepdim=True)) & (values > 0)
+    least = values.masked_fill(~support, torch.inf).amin(dim=1, keepdim=True)
+    if bool((values < 0).any()):
+        return (values - least).abs() <= _DOUBT * (1 + least.abs())
+    return (values == least) & (values > 0)
 
 
 def _captured(run: Reference, shift: int) -> tuple[Results, _Capture]:

@@ -121,7 +121,8 @@ def _explain(output: OutputTruth, candidate: str, value: torch.Tensor, tolerance
         for setting in ("required_matched_ratio", "cosine", "scale")
         if getattr(own, setting) is not None
     ]
-    reason = f"{name}: max|reference| {top:.3g} against {', '.join([limit, *extra])}; {candidate} would pass"
+    passes = f"with {', '.join([limit, *extra])} {candidate} would pass, max|reference| is {top:.3g}"
+    reason = f"the tolerance of {name} proves nothing: {passes}; tighten it"
     return Vacuous(name, candidate, reason, refused=True)
 
 

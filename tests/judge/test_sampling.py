@@ -206,3 +206,17 @@ def test_where_the_distribution_is_not_known_ids_are_those_that_there_are() -> N
     largest = max(ROWS, IDS)
     for value, right in ((0, True), (IDS - 1, True), (largest, False), (2**31 - 1, False), (-1, False)):
         assert compare(torch.full((ROWS,), value), found, inputs=given).ok is right, value
+
+
+def test_logits_that_float32_makes_equal_may_be_told_apart() -> None:
+    """By a sampler that chooses candidates by the logits themselves."""
+
+    def reference(logits: torch.Tensor) -> torch.Tensor:
+        best = torch.softmax(logits, -1).topk(8, dim=-1)
+        return best.indices.gather(1, torch.multinomial(best.values, 1))[:, 0]
+
+    logits = 1e-9 * torch.randn(ROWS, IDS, generator=torch.Generator().manual_seed(6))
+    truth = evaluate(reference, {"logits": logits}, {"samples": OutputSpec("int64", (ROWS,))}, sampling=True)
+    best = logits.topk(8, dim=-1)
+    assert compare(best.indices[:, 0], truth.outputs["samples"]).ok
+    assert compare(best.indices[:, 7], truth.outputs["samples"]).ok

@@ -93,3 +93,14 @@ def test_which_output_has_the_values_is_told_by_what_is_declared() -> None:
     assert not is_ranked("ids", declared)
     assert not is_ranked("ids", {**declared, "counts": TensorSpec(("t", "k"), "int32")})
     assert is_ranked("ids", {**declared, "weights": TensorSpec(("t", "k"), "float32")})
+
+
+def test_ids_that_the_reference_has_twice_are_no_fault() -> None:
+    """Pages may be shared; in other rows each id is there once."""
+    ids = torch.tensor([[5, 5, 4, 4], [1, 2, 3, 4]], dtype=torch.int32)
+    truth = OutputTruth("ids", "int32", ids)
+    assert compare(ids.clone(), truth, TOPK).ok
+    assert compare(ids.flip(1), truth, TOPK).ok
+    wrong = torch.tensor([[5, 5, 4, 4], [1, 2, 3, 3]], dtype=torch.int32)
+    assert compare(wrong, truth, TOPK).summary.startswith("ids row 1: chosen twice")
+    assert not compare(torch.tensor([[5, 4, 4, 4], [1, 2, 3, 4]], dtype=torch.int32), truth, TOPK).ok
