@@ -56,7 +56,7 @@ class Proof:
         refused = [each for each in found if each.refused]
         self._tells = not found and any(x.native is not None and x.native.numel() for x in truth.outputs.values())
         if refused and self._nothing is None:
-            self._nothing = _loose(refused[0].reason), case
+            self._nothing = refused[0].reason, case
 
     def _of_listed(self, case: Case, truth: Truth, outputs: Outputs) -> str:
         """Look at a listed workload, and once at an answer to other contents; once for all solutions."""
@@ -82,19 +82,15 @@ class Proof:
             return ""
         found = probe(truth, self.tolerance, inputs=case.values, previous=previous)
         refused = [each for each in found if each.refused]
-        text = _loose(refused[0].reason) if refused else ""
+        text = refused[0].reason if refused else ""
         lost = None if text else undecidable(truth) or next(filter(None, map(hopeless, truth.outputs.values())), None)
         if lost is not None:
             warnings.warn(pytest.PytestWarning(f"{lost}: hardly any answer is wrong"), stacklevel=2)
         if self.check is not None and any(_differs_from_zero(each.native) for each in truth.outputs.values()):
             zeros = {name: value.new_zeros(value.shape) for name, value in outputs().items()}
             if self.check(zeros, truth, self.tolerance.limits()) is None:
-                text = "vacuous: the definition's own check accepts zeros: correct the check"
+                text = "the definition's own check proves nothing: zeros would pass; correct it"
         return text
-
-
-def _loose(reason: str) -> str:
-    return f"vacuous: {reason}: tighten the tolerance"
 
 
 def _differs_from_zero(value: torch.Tensor | None) -> bool:

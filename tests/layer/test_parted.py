@@ -196,7 +196,7 @@ def test_tolerances_mean_the_same_for_rows_and_for_the_whole(words):
         outputs["c"][::30, 0] += 0.004
         found.append(judged(answers, case, outputs, parse(words)))
     assert found[0] == found[1]
-    assert ("vacuous" in found[0][1]) is (words == "rtol=1e9")
+    assert ("proves nothing" in found[0][1]) is (words == "rtol=1e9")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_limits_of_integers_mean_the_same_for_rows_and_for_the_whole(words, pass
         found.append(judged(answers, case, outputs, parse(words)))
     assert found[0] == found[1]
     assert found[0][0].passed is passed
-    assert ("vacuous" in found[0][1]) is ("500" in words)
+    assert ("proves nothing" in found[0][1]) is ("500" in words)
 
 
 def parts_of(worker):
