@@ -128,7 +128,10 @@ class FlashInferPlugin:
             return None
         from pytest_flashinfer.collect import DefinitionFile
 
-        return DefinitionFile.from_parent(parent, path=file_path)
+        # Outside the root folder pytest's own ids start at the argument: two data sets would have the same ones, and
+        # of items with one id pytest-xdist runs one.
+        outside = not file_path.is_relative_to(parent.config.rootpath)
+        return DefinitionFile.from_parent(parent, path=file_path, nodeid=file_path.as_posix() if outside else None)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Pass by a folder that cannot be looked into: it fails as an item, which says what to do."""
@@ -217,18 +220,23 @@ class FlashInferPlugin:
                 properties[:] = [pair for pair in properties if pair[0] != sources.PROPERTY]
                 properties.append((sources.PROPERTY, f"{place[0]}:{place[1]}"))
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print one table per definition, below those of pytest-benchmark."""
+    def pytest_sessionfinish(self) -> None:
+        """Have a run that could not write its traces fail."""
+        if self.tracer is not None and self.tracer.lost:
+            self.session.lose(self.tracer.lost)
+
+    def tell(self, reporter: pytest.TerminalReporter) -> None:
+        """Print one table per definition."""
         from pytest_flashinfer.report import gates as verdicts
         from pytest_flashinfer.report import notes, terminal
 
-        notes.summary(terminalreporter)
-        terminal.summary(terminalreporter)
+        results = self.session.outcomes.results()
+        notes.summary(reporter)
+        terminal.summary(reporter, results)
         if self.session.options.baseline is not None:
-            verdicts.summary(terminalreporter)
+            verdicts.summary(reporter, results)
         if self.tracer is not None and self.tracer.lost:
-            terminalreporter.write_line(self.session.lose(self.tracer.lost))
+            reporter.write_line(self.tracer.lost)
 
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""

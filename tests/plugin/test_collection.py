@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from .repository import GOOD, WRONG, Repository
+
 FILE = "definitions/elementwise/scale_add_h8.json"
 BASE_ITEMS = [
     f"{FILE}::test_schema",
@@ -76,6 +78,37 @@ def test_paths_anywhere(repository, pytester):
     assert [line.partition("::")[2] for line in result.outlines if "::" in line] == [
         item.partition("::")[2] for item in BASE_ITEMS
     ]
+
+
+@pytest.fixture
+def apart(repository, pytester):
+    """Options for two data sets outside the root folder, whose files have the same names; the second is wrong."""
+    (repository.root / FILE).unlink()
+    pytester.mkdir("root")
+    options = ["--rootdir=root", "--fib-device=cpu", "--fib-examples=3"]
+    for vendor, source in (("a", GOOD), ("b", WRONG)):
+        one = Repository(pytester.path / vendor)
+        one.define(name=f"scale_{vendor}_h8", stem="scale")
+        one.sizes(4, name=f"scale_{vendor}_h8")
+        one.solve(source=source, of=f"scale_{vendor}_h8")
+        options += [f"--fib-definitions={vendor}/definitions", f"--fib-solutions={vendor}/solutions"]
+    return options
+
+
+def test_two_data_sets_outside_the_root_folder_have_ids_of_their_own(apart, pytester):
+    result = pytester.runpytest_inprocess(*apart, "--collect-only", "-q")
+    items = [line for line in result.outlines if "::" in line]
+    names = [item.partition("::")[2] for item in BASE_ITEMS]
+    places = [pytester.path / vendor / "definitions/elementwise/scale.json" for vendor in "ab"]
+    assert sorted(items) == sorted(f"{place.as_posix()}::{name}" for place in places for name in names)
+
+
+def test_a_failure_in_one_of_them_is_run_again(apart, pytester):
+    options = [*apart, "-k", "test_correct"]
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=1, failed=1)
+    again = pytester.runpytest_inprocess(*options, "--lf", "-rA")
+    again.assert_outcomes(failed=1)
+    again.stdout.fnmatch_lines(["FAILED b/definitions/elementwise/scale.json::test_correct*"])
 
 
 def test_own_tests_do_not_run_along(pytester, collected):
