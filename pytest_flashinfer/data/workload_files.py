@@ -87,7 +87,7 @@ class WorkloadFiles:
         for folder in file.parents:
             if (folder / "blob").is_dir():
                 return folder
-        return next((folder.parent for folder in file.parents if folder.name == "workloads"), file.parent)
+        return file.parent
 
     def _files_of(self, definition: Definition) -> Iterator[tuple[Path, bool]]:
         """Yield the files in which workloads of a definition are looked for, and whether others' may be there too."""
