@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.data.constants import shown
+from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.scope import elements
+from pytest_flashinfer.worker.device import host_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.recipe import Recipe
     from pytest_flashinfer.own_inputs import OwnInputs
 
+_NO_CARD_HOLDS, _MOST_SHOWN = 1 << 48, 1 << 63  # elements
 HOST_ELEMENTS = 1 << 16  # of all tensors of a case that the host makes sooner than a card
 
 
@@ -41,8 +44,12 @@ class DefaultInputs:
         if given and workload is None:
             axes = {**axes, **shown(self.definition, tensor_shapes(given))}
         # Copying tensors with gaps between their elements would close the gaps.
-        small = elements(self.definition, axes) <= HOST_ELEMENTS and recipe.layout == "contiguous"
+        many = elements(self.definition, axes)
+        small = many <= HOST_ELEMENTS and recipe.layout == "contiguous"
         at = "cpu" if small else self.device
+        if many // 2 > (host_memory() if at == "cpu" else _NO_CARD_HOLDS):  # two of packed ones take a byte
+            number = f"{many:,}" if many < _MOST_SHOWN else "2**63 and more"
+            raise InputsError(f"no memory here holds inputs and outputs of {number} elements: take smaller sizes")
         given = {name: moved(value, at) for name, value in given.items()}
         root = self.roots.get(workload.uuid) if self.roots and workload is not None else None
         made = make_inputs(self.definition, axes, recipe, device=at, workload=workload, root=root, given=given)

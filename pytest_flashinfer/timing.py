@@ -131,7 +131,7 @@ class Timing:
                 record.set(name, info[name])
         if self._outcome.compared is not None:
             record.set("fib_compared", self._outcome.compared.line)
-        benchmark.group = f"{self.item.path.stem}[{workload.uuid[:8]}]"
+        benchmark.group = f"{self.item.path.stem}[{workload.uuid}]"
         benchmark.extra_info.update(info)
         benchmarking.keep(self.item, benchmark, self._measured.durations)
         if self._outcome.failed:
@@ -222,9 +222,14 @@ class Timing:
         )
 
     def _reference_seconds(self, cases: Cases, workload: Workload, attempt: int) -> list[float]:
+        """Return the durations of one measurement; none where the clocks contradict each other each time."""
         try:
             with self._solution.paused() if self._solution is not None else nullcontext():  # it must not slow this down
-                return self._measure(self.reference, cases, workload, attempt).durations
+                for again in range(_TRIES):
+                    measured = self._measure(self.reference, cases, workload, attempt + again * _MEASUREMENTS)
+                    if measured.contradiction is None:
+                        return measured.durations
+                return []
         except Failed:  # it cannot be built as a solution is; the solution is not blamed
             return []
 

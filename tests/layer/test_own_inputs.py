@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from pytest_flashinfer.data.model import Axis, Definition, InputSpec, TensorSpec, Workload
+from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.origin import ModuleAbsent
 from pytest_flashinfer.own_inputs import OwnInputs
+
+from .contracts import ROWS
 
 INPUTS = {
     "x": TensorSpec(("n",), "float32"),
@@ -111,3 +114,11 @@ def test_code_that_makes_no_input_is_told_once(unused, instead):
         warnings.simplefilter("error")
         assert inputs({"n": 3}, RECIPE, None) == {}
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("n", [10**14, 2**63, 10**30, 10**400])
+def test_what_no_memory_holds_is_not_asked_for(n):
+    """Nobody is to blame for torch's own words about it."""
+    maker = DefaultInputs(ROWS, "cpu", None)
+    with pytest.raises(InputsError, match=r"^no memory here holds .* elements: take smaller sizes$"):
+        maker({"n": n, "m": 1, "h": 8}, Recipe(0))
