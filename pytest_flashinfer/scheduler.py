@@ -33,6 +33,23 @@ class BySolution(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
         self.workqueue.move_to_end(choose(self.workqueue, mine, set(files.values())), last=False)
         super()._assign_work_unit(node)
 
+    def remove_node(self, node: Any) -> str | None:
+        """Return the item at which a process crashed, if it did, and have others run what was to follow.
+
+        That item is not run again: it would crash one process after the other, and nothing else would be run.
+        """
+        units: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
+        waiting = ((unit, nodeid) for unit in units.values() for nodeid, done in unit.items() if not done)
+        found = next(waiting, None)
+        if found is None:
+            return None
+        unit, crashed = found
+        unit[crashed] = True
+        self.workqueue.update((scope, each) for scope, each in units.items() if not all(each.values()))
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return crashed
+
     @staticmethod
     def _last_file(units: Any) -> str | None:
         return next((_file(scope) for scope in reversed(units)), None)

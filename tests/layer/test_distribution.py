@@ -6,6 +6,8 @@ from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_flashinfer.distribution import Distribution, group_of, sharers, take_over_only, turn_of
 from pytest_flashinfer.scheduler import BySolution, choose
@@ -68,16 +70,21 @@ class Config:
         return ["2*popen"] if name == "tx" else None
 
 
-def test_a_whole_run():
-    """Two processes, three definitions: no solution is split, and at first no definition either."""
-    items = [f"{name}.json::test_correct[{solution}-n{n}-w]" for name in "abc" for solution in "xyz" for n in range(3)]
-    nodes = [Node("gw0"), Node("gw1")]
+def started(nodes, items):
     scheduler = BySolution(Config, SimpleNamespace(loadscopesched=lambda *_: None))
     for node in nodes:
         scheduler.add_node(node)
     for node in nodes:
         scheduler.add_node_collection(node, items)
     scheduler.schedule()
+    return scheduler
+
+
+def test_a_whole_run():
+    """Two processes, three definitions: no solution is split, and at first no definition either."""
+    items = [f"{name}.json::test_correct[{solution}-n{n}-w]" for name in "abc" for solution in "xyz" for n in range(3)]
+    nodes = [Node("gw0"), Node("gw1")]
+    scheduler = started(nodes, items)
     done = [0, 0]
     while not all(node.ended for node in nodes):
         for number, node in enumerate(nodes):
@@ -89,6 +96,34 @@ def test_a_whole_run():
     groups = [list(OrderedDict.fromkeys(map(group_of, each))) for each in ran]
     assert not set(groups[0]) & set(groups[1])
     assert [[file for file, _ in each[:3]] for each in groups] == [["a.json"] * 3, ["b.json"] * 3]
+
+
+@given(st.sets(st.integers(0, 7)), st.lists(st.integers(1, 3), min_size=2, max_size=4))
+def test_an_item_that_crashes_its_process_is_run_once_and_all_others_are_run(crashing, counts):
+    items = [f"a.json::test_correct[{name}-n{n}-w]" for name, k in zip("wxyz", counts, strict=False) for n in range(k)]
+    nodes = [Node("gw0"), Node("gw1")]
+    scheduler = started(nodes, items)
+    ran, crashed = [], []
+    while nodes:
+        node = nodes.pop(0)
+        if not node.ran:
+            assert node.ended, "a process waits for ever"
+            assert scheduler.remove_node(node) is None
+            continue
+        ran.append(node.ran.pop(0))
+        assert ran.count(ran[-1]) == 1, "run again"
+        if ran[-1] not in crashing:
+            scheduler.mark_test_complete(node, ran[-1])
+            nodes.append(node)
+            continue
+        crashed.append(scheduler.remove_node(node))
+        other = Node("another")
+        scheduler.add_node(other)
+        scheduler.add_node_collection(other, items)
+        scheduler.schedule()
+        nodes.append(other)
+    assert sorted(ran) == list(range(len(items)))
+    assert crashed == [items[index] for index in ran if index in crashing]
 
 
 @pytest.mark.parametrize(
