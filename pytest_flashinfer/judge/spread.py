@@ -182,6 +182,8 @@ class Spread:
                 allowed = chosen.limit(self.replaced[name], native.shape[-1])
                 if allowed is not None:
                     notes = [f"{int(rows_here.sum())} rows compared by which ids they hold: near-ties"]
+            if name in self.replaced:
+                notes.append(f"where scores are equal, {name}:comparison=topk lets ids change places")
             return OutputTruth(
                 name, spec.dtype, native, undecided=undecided, replaced=allowed, exact=True, notes=tuple(notes)
             )

@@ -8,7 +8,7 @@ import torch
 
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.tolerance import Tolerance, parse
-from pytest_flashinfer.judge.truth import OutputSpec, Truth
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
 from pytest_flashinfer.judge.vacuity import probe, unalike
 
 if TYPE_CHECKING:
@@ -72,3 +72,11 @@ def test_inputs_are_others_where_most_of_each_differs() -> None:
     assert not unalike(inputs, {**apart, "w": w})
     assert not unalike(inputs, inputs)
     assert not unalike({"ids": ids}, {"ids": ids + 1})
+
+
+def test_the_same_set_for_other_contents_is_no_sign_of_a_loose_tolerance() -> None:
+    """All keys are among the best where there are no more than that."""
+    ids = torch.tensor([[2, 0, 1], [0, 1, 2]], dtype=torch.int32)
+    truth = Truth({"ids": OutputTruth("ids", "int32", ids)})
+    assert probe(truth, parse("ids:comparison=topk"), previous={"ids": ids.flip(1)}) == []
+    assert probe(truth, parse("ids:atol=5"), previous={"ids": ids.flip(1)}) != []
