@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_flashinfer import stopwatch
+from pytest_flashinfer.distribution import group_of
 from pytest_flashinfer.report.baseline import MACHINE
 
 if TYPE_CHECKING:
@@ -51,6 +52,18 @@ class Benchmarks:
     def __init__(self, session: FibSession) -> None:
         self.session = session
         self._rows: dict[str, Mapping[str, Any]] = {}
+        self._absent = not hasattr(session.config.hook, "pytest_benchmark_update_json")  # -p no:benchmark
+        if self._absent:
+            session.config.addinivalue_line("markers", "benchmark: settings of pytest-benchmark, which is switched off")
+
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        """Time nothing where pytest-benchmark, which keeps the times, is switched off; all else is checked."""
+        if not self._absent:
+            return
+        skip = pytest.mark.skip(reason="pytest-benchmark, which keeps times, is switched off (-p no:benchmark)")
+        for item in items:
+            if group_of(item.nodeid)[0] != item.nodeid and "benchmark" in getattr(item, "fixturenames", ()):
+                item.add_marker(skip)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -69,18 +82,21 @@ class Benchmarks:
             kept.benchmarks += [_restored(self._rows[name], kept.options) for name in sorted(self._rows)]
         yield
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
         """Say which card the numbers are of: storage folders do not tell cards apart."""
         device = self.session.device
         facts = {"card": device.name, "device": device.kind, "driver": device.driver, **self.session.versions}
         machine_info[MACHINE] = facts | {"clocks": self.session.card.watch.clocks()}
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
         """Keep the card's limits with the machine; they may come from another process."""
         limits = [each["extra_info"]["limits"] for each in output_json["benchmarks"] if "limits" in each["extra_info"]]
         if limits:
             output_json["machine_info"].setdefault(MACHINE, {})["limits"] = limits[0]
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_compare_machine_info(
         self, machine_info: Mapping[str, Any], compared_benchmark: Mapping[str, Any]
     ) -> None:

@@ -24,6 +24,12 @@ def test_skip_leaves_correctness(kernels):
     result.assert_outcomes(passed=4, skipped=1)
 
 
+def test_switched_off_it_leaves_correctness(kernels):
+    result = kernels("-p", "no:benchmark", "--strict-markers", "-W", "error", "-rs", "-k", "not test_sizes")
+    result.assert_outcomes(passed=3, skipped=1, deselected=1)
+    result.stdout.fnmatch_lines(["SKIPPED*pytest-benchmark, which keeps times, is switched off (-p no:benchmark)"])
+
+
 def test_only_leaves_timing(kernels):
     result = kernels("--benchmark-only")
     outcomes = result.parseoutcomes()
