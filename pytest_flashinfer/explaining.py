@@ -21,10 +21,13 @@ _ALONE = (
 )
 
 
-def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alone: bool, save: bool) -> Failed:
+def explained(  # noqa: PLR0913 - facts of one search
+    item: pytest.Item, definition: Definition, found: Outcome, *, alone: bool, save: bool, passes: bool
+) -> Failed:
     """Return what a search of an item found, with hints for its author.
 
-    `definition` is as it was stated. `alone`: the smallest case passes by itself. `save`: keep its line.
+    `definition` is as it was stated. `alone`: the smallest case passes by itself. `save`: keep its line. `passes`: some
+    case with elements did.
     """
     failed, drawn = found.failure, found.smallest
     assert isinstance(failed, Failed)
@@ -32,7 +35,7 @@ def explained(item: pytest.Item, definition: Definition, found: Outcome, *, alon
     failed.seed = found.run
     line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
     none = next((name for name in definition.var_axes if drawn[0].get(name) == 0), None)
-    if none is not None:
+    if none is not None and passes:
         failed.hint = f"  {none} may be 0 as the contract stands; a constraint `{none} > 0` would exclude it\n"
     said, why_not = _save(item, line) if save and not alone else ("", "")
     said = f"{said}, which replays it" if said else "add this workload line to replay it"

@@ -114,7 +114,8 @@ class SizeSearch:
         self._note_compiled(spent.compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
             alone = self._passes_alone(found, check)
-            raise explained(self.item, self.stated, found, alone=alone, save=self.options.save_failures)
+            save, passes = self.options.save_failures, tally.telling > 0
+            raise explained(self.item, self.stated, found, alone=alone, save=save, passes=passes)
         if self._says_little(found):
             self._refuse_slow(found, spent)
         if (text := tally.too_little(found.tried)) is not None:
