@@ -23,6 +23,8 @@ from pytest_flashinfer.kept import Kept
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.own_inputs import OwnInputs
@@ -36,7 +38,8 @@ class Contents:
     """Makes complete cases of one definition. All inputs follow from `seed`, the run's own.
 
     `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
-    `reference` is asked for the shapes that no size decides. `kept` holds inputs for the next solution.
+    `reference` is asked for the shapes that no size decides. `kept` holds inputs for the next solution of the
+    definition in `file`: where several have one name, each has inputs of its own.
     """
 
     definition: Definition
@@ -45,6 +48,7 @@ class Contents:
     seed: int
     reference: Answers | None = None
     kept: Kept = field(default_factory=Kept)
+    file: Path | None = None
     _owned: dict[str, frozenset[str]] = field(default_factory=dict)  # of this item, by workload
 
     def case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
@@ -170,7 +174,7 @@ class Contents:
         if self.inputs != self.default or self._code is not None:
             return make()
         sizes = workload.uuid if workload is not None else tuple(sorted(axes.items()))
-        return self.kept.get((self.definition.name, sizes, str(recipe.to_json()), name), make)
+        return self.kept.get((self.file, self.definition.name, sizes, str(recipe.to_json()), name), make)
 
     def _shaped(self, case: Case) -> Case:
         """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""

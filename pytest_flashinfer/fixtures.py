@@ -110,7 +110,8 @@ def cases(
     own = getattr(inputs, "own", None)
     default = inputs if own is not None else _default_inputs(definition, definition_file, fib_session, reference)
     kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
-    contents = Contents(definition, inputs, default, fib_session.options.seed, reference, fib_session.kept)
+    seed, kept = fib_session.options.seed, fib_session.kept
+    contents = Contents(definition, inputs, default, seed, reference, kept, definition_file.path)
     return Cases(contents, kinds, DRAWS[fib_session.device.kind])
 
 

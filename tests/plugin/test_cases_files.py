@@ -135,3 +135,12 @@ def test_all_faults_of_a_file_are_said_at_once(tmp_path):
     for word in ("'k'", "float31", "run", "other.py"):
         assert word in text, text
     assert done.code == 1
+
+
+def test_references_of_one_name_get_inputs_of_their_own(repository):
+    """Sizes of one workload are the same, and an input of theirs is called the same."""
+    axes = BASE["axes"] | {"h": {"type": "const", "value": 6}}
+    repository.define(op_type="other", axes=axes, reference="def run(x, w):\n    return x.view(-1, 6) * w + 1\n")
+    repository.sizes(4, folder="other")
+    done = repository.run("-k", "test_reference")
+    assert [case.outcome for case in done.cases] == ["passed", "passed"], done.output
