@@ -41,10 +41,25 @@ class Catalogue:
         self.dataset = DataSet(options.definitions, options.solutions, options.workloads)
         self._solutions: dict[str, dict[str, Entry]] = {}
         self._lines: dict[Path, dict[str, Loaded[Workload]]] = {}  # by uuid
+        self._reached: dict[Path, Path] = {}  # through links
 
     def is_definition(self, path: Path) -> bool:
-        """Whether a file is one of the definitions: in a folder of them, or named itself."""
-        return path in self._files
+        """Whether a file is one of the definitions: in a folder of them, or named itself.
+
+        Links lead to one where an argument of pytest does: elsewhere it would be collected once more through a link.
+        """
+        if path in self._files:
+            return True
+        return any(map(path.is_relative_to, self.options.linked)) and self.stated(path) in self._files
+
+    def stated(self, path: Path) -> Path:
+        """Return the path by which the data set knows a definition's file that somebody may have named by a link."""
+        if path in self._files:
+            return path
+        if path not in self._reached:
+            ways = (path.parent.resolve() / path.name, path.resolve())
+            self._reached[path] = next((way for way in ways if way in self._files), path)
+        return self._reached[path]
 
     @cached_property
     def _files(self) -> frozenset[Path]:
@@ -52,7 +67,7 @@ class Catalogue:
 
     def definition(self, path: Path) -> Definition | None:
         """Return the definition in a file, or `None` where the file is broken."""
-        return self.dataset.load(path).value
+        return self.dataset.load(self.stated(path)).value
 
     def definitions(self) -> Iterator[Definition]:
         """Yield all definitions whose files are not broken."""
@@ -88,7 +103,7 @@ class Catalogue:
 
         A failure that was saved is always in scope: it is small, and somebody wants to know.
         """
-        lines = self.dataset.workloads(path)
+        lines = self.dataset.workloads(self.stated(path))
         valid = [loaded.value for loaded in lines if loaded.value is not None and not loaded.faults]
         if self.scope == "smoke":
             saved = [workload for workload in valid if "recipe" in workload.extra]
@@ -98,11 +113,15 @@ class Catalogue:
 
     def listed(self, path: Path) -> list[Workload]:
         """Return all readable workloads of a definition, in scope or not: they say what sizes people use."""
-        return [loaded.value for loaded in self.dataset.workloads(path) if loaded.value is not None]
+        return [loaded.value for loaded in self.dataset.workloads(self.stated(path)) if loaded.value is not None]
+
+    def workload_text(self, path: Path) -> str:
+        """Return the text of all files in which workloads of a definition may be."""
+        return self.dataset.workload_text(self.stated(path))
 
     def workload_file(self, path: Path) -> Path | None:
         """Return the file to which a new workload line of a definition belongs."""
-        lines, definition = self.dataset.workloads(path), self.definition(path)
+        lines, definition = self.dataset.workloads(self.stated(path)), self.definition(path)
         if lines:
             return lines[0].path
         folders = [place for place in self.options.workloads if place.is_dir()]
@@ -117,7 +136,7 @@ class Catalogue:
 
     def reference_line(self, path: Path) -> int:
         """Return the line on which a definition states its reference, counted from 1."""
-        return self.dataset.load(path).lines(("reference",)) or 1
+        return self.dataset.load(self.stated(path)).lines(("reference",)) or 1
 
     def workload(self, path: Path, uuid: str) -> Workload | None:
         """Return one readable workload of a definition, in scope or not."""
@@ -126,21 +145,21 @@ class Catalogue:
 
     def _by_uuid(self, path: Path) -> dict[str, Loaded[Workload]]:
         if path not in self._lines:
-            lines = reversed(self.dataset.workloads(path))  # of two with one uuid the first is meant
+            lines = reversed(self.dataset.workloads(self.stated(path)))  # of two with one uuid the first is meant
             self._lines[path] = {line.value.uuid: line for line in lines if line.value is not None}
         return self._lines[path]
 
     def problems(self, path: Path) -> tuple[Fault, ...]:
         """Return all that is wrong or odd with a definition's file, its workloads and its solutions."""
-        return self.dataset.problems(path)
+        return self.dataset.problems(self.stated(path))
 
     def notes(self, path: Path) -> list[str]:
         """Return what was changed in reading a definition's file, a line for each."""
-        return [f"{path}: {note}" for note in self.dataset.load(path).notes]
+        return [f"{path}: {note}" for note in self.dataset.load(self.stated(path)).notes]
 
     def data_roots(self, path: Path) -> dict[str, Path]:
         """Return the folders below which the stored tensors of a definition's workloads lie, by uuid."""
-        roots = self.dataset.roots(path)
+        roots = self.dataset.roots(self.stated(path))
         return {uuid: roots[line.path] for uuid, line in self._by_uuid(path).items()}
 
     def unreadable(self) -> list[Unreadable]:

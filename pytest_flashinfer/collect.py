@@ -57,10 +57,10 @@ class DefinitionFile(pytest.Module):
         found |= {"pytestmark", "benchmark", "definition", "solution"}
         for key, entry in self.solutions.items():
             found |= {slug(key), entry.solution.author, entry.solution.language}
-        found |= self.config.stash[SESSION].catalogue.broken(definition)
-        dataset = self.config.stash[SESSION].catalogue.dataset
+        catalogue = self.config.stash[SESSION].catalogue
+        found |= catalogue.broken(definition)
         axes = tuple(map(slug, definition.var_axes))
-        return Names(frozenset(found), axes, lambda: dataset.workload_text(self.path))
+        return Names(frozenset(found), axes, lambda: catalogue.workload_text(self.path))
 
     def _genfunctions(self, name: str, funcobj: Any) -> Iterator[pytest.Function]:
         wanted = inspect.signature(funcobj).parameters

@@ -32,6 +32,7 @@ class Options:
     definitions: tuple[Path, ...]
     solutions: tuple[Path, ...]
     workloads: tuple[Path, ...]
+    linked: tuple[Path, ...]  # those of pytest's arguments that lead through links
     device: str
     require_gpu: bool
     scope: Scope
@@ -73,9 +74,11 @@ def read(config: pytest.Config) -> Options:
     invocation = config.invocation_params.dir
     for name in ("definitions", "solutions", "workloads", "calls"):
         values[name] = tuple(_existing(name, path, invocation) for path in values[name] or ())
-    named = _named(config)
+    arguments = _arguments(config)
+    named = tuple(dict.fromkeys(_settled(file) for file in arguments if file.suffix == ".json" and file.is_file()))
     values["definitions"] = places = values["definitions"] or _default_definitions(config, named)
-    values["definitions"] += tuple(file for file in named if not {file, *file.parents} & set(places))
+    values["definitions"] += tuple(file for file in named if not _covered(file, places))
+    values["linked"] = tuple(path for path in arguments if path != path.resolve())
     if not values["workloads"]:
         values["workloads"] = tuple(dict.fromkeys(filter(None, map(workloads_beside, values["definitions"]))))
     if values["seed"] is None:
@@ -130,13 +133,27 @@ def _existing(name: str, path: str | Path, base: Path) -> Path:
         raise pytest.UsageError(f"--fib-{name}: {path} does not exist (looked in {base})") from None
     except OSError as error:
         raise pytest.UsageError(f"--fib-{name}: {path} cannot be read: {reason_of(error)}") from None
-    return found.resolve()
+    return _settled(found)
 
 
-def _named(config: pytest.Config) -> tuple[Path, ...]:
-    """Return the definition files among the arguments."""
-    files = (config.invocation_params.dir / str(arg).partition("::")[0] for arg in config.args)
-    return tuple(file.resolve() for file in files if file.suffix == ".json" and file.is_file())
+def _settled(path: Path) -> Path:
+    """Follow the links to a folder, and to that of a file: a file keeps the name by which it is known.
+
+    What a link to a file leads to may be called anything, as in the cache of the Hugging Face hub.
+    """
+    return path.resolve() if path.is_dir() else path.parent.resolve() / path.name
+
+
+def _arguments(config: pytest.Config) -> list[Path]:
+    """Return the places that pytest itself is told of."""
+    here = config.invocation_params.dir
+    return [Path(os.path.abspath(here / str(arg).partition("::")[0])) for arg in config.args]  # noqa: PTH100 - no links
+
+
+def _covered(file: Path, places: tuple[Path, ...]) -> bool:
+    """Whether a definition file, or what it is a link to, is in one of the places anyway."""
+    real = file.resolve()
+    return not {file, *file.parents, real, *real.parents}.isdisjoint(places)
 
 
 def _default_definitions(config: pytest.Config, named: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -152,9 +169,10 @@ def _default_definitions(config: pytest.Config, named: tuple[Path, ...]) -> tupl
 
 def workloads_beside(definitions: Path) -> Path | None:
     """Return the folder workloads/ of the data set that a definition folder or file belongs to."""
-    for base in (definitions, *definitions.parents[:LEVELS]):
-        if (base / "workloads").is_dir():
-            return base / "workloads"
+    for path in dict.fromkeys((definitions, definitions.resolve())):
+        for base in (path, *path.parents[:LEVELS]):
+            if (base / "workloads").is_dir():
+                return base / "workloads"
     return None
 
 

@@ -62,6 +62,6 @@ def unreadable(session: pytest.Session) -> Iterator[UnreadableSolution]:
 def failing(catalogue: Catalogue, items: Iterable[pytest.Item]) -> set[Path]:
     """Return the solution files that some of the items fail for because they cannot be read."""
     own = {item.faults[0].path for item in items if isinstance(item, UnreadableSolution)}
-    checked = {item.path for item in items if getattr(item, "originalname", None) == "test_schema"}
+    checked = {catalogue.stated(item.path) for item in items if getattr(item, "originalname", None) == "test_schema"}
     named = catalogue.dataset.names
     return own | {each.path for each in catalogue.unreadable() if checked.intersection(named.get(each.definition, ()))}

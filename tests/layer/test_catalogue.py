@@ -20,7 +20,7 @@ from tests.plugin.repository import RANDOM, Repository
 def catalogue(root, *, scope="full", solutions=("solutions",), workloads=("workloads",)):
     values = dict.fromkeys(Options.__dataclass_fields__)
     places = {"definitions": (root / "definitions",), "workloads": tuple(root / place for place in workloads)}
-    places["solutions"] = tuple(root / place for place in solutions)
+    places |= {"solutions": tuple(root / place for place in solutions), "linked": ()}
     return Catalogue(Options(**values | places), scope)
 
 

@@ -111,6 +111,47 @@ def test_a_failure_in_one_of_them_is_run_again(apart, pytester):
     again.stdout.fnmatch_lines(["FAILED b/definitions/elementwise/scale.json::test_correct*"])
 
 
+def as_links(root, *folders):
+    """Move all files to a folder of blobs and leave links to them, as the cache of the Hugging Face hub has it."""
+    for file in [path for folder in folders for path in (root / folder).rglob("*") if path.is_file()]:
+        blob = root / "blobs" / f"{hash(file):x}"
+        blob.parent.mkdir(exist_ok=True)
+        file.rename(blob)
+        file.symlink_to(blob)
+
+
+@pytest.mark.parametrize("given", [(FILE,), (f"--fib-definitions={FILE}",), ("-k", "schema or correct", "definitions")])
+def test_files_that_are_links(repository, collected, given):
+    as_links(repository.root, "definitions", "solutions", "workloads")
+    found = collected(*given)
+    assert set(found) >= {BASE_ITEMS[0], BASE_ITEMS[2]}
+
+
+@pytest.mark.parametrize("solutions", ["solutions", "solutions/tests/scale_add_h8/good.json"])
+def test_a_file_that_is_a_link_from_elsewhere(repository, pytester, monkeypatch, solutions):
+    as_links(repository.root, "definitions", "solutions", "workloads")
+    monkeypatch.chdir(pytester.mkdir("elsewhere"))
+    options = (f"--fib-solutions=../{solutions}", "--fib-device=cpu", "--fib-examples=3")
+    result = pytester.runpytest_inprocess(f"../{FILE}", *options, "-k", "test_schema or test_correct", "-W", "error")
+    result.assert_outcomes(passed=2, deselected=3)
+
+
+@pytest.mark.parametrize("argument", ["definitions", "definitions/elementwise", FILE, BASE_ITEMS[2], "more.json"])
+def test_a_folder_that_is_a_link(repository, kernels, argument):
+    """Where it is named the definitions are found, and where a link leads to one of them it is the same one."""
+    (repository.root / "definitions").rename(repository.root / "real")
+    (repository.root / "definitions").symlink_to("real")
+    (repository.root / "more.json").symlink_to(f"real/{FILE.partition('/')[2]}")
+    result = kernels(argument, "-k", "test_schema or test_correct", "-W", "error", "--fib-workloads=workloads")
+    assert result.parseoutcomes().get("passed") == (1 if "::" in argument else 2)
+    assert result.ret == 0
+
+
+def test_a_folder_is_not_collected_once_more_through_a_link(repository, collected):
+    (repository.root / "again").symlink_to("definitions")
+    assert sorted(collected(".")) == sorted(BASE_ITEMS)
+
+
 def test_own_tests_do_not_run_along(pytester, collected):
     pytester.makepyfile(test_own="def test_own(): pass")
     assert not [item for item in collected() if "test_own" in item]
