@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.card import Card
-from pytest_flashinfer.distribution import sharers, turn_of
+from pytest_flashinfer.distribution import lists_only, sharers, turn_of
 from pytest_flashinfer.worker import device as devices
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Processes:
     """What a process of the run calls solutions and references with; heavy parts are made when first asked for.
 
-    Raises pytest.UsageError where the device that is asked for is not there.
+    Raises pytest.UsageError where the device that is asked for is not there, or no kernel could be kept.
     """
 
     def __init__(self, config: pytest.Config, settings: Options) -> None:
@@ -31,6 +31,8 @@ class Processes:
             found = devices.find(settings.device, require_gpu=settings.require_gpu, turn=turn_of(config))
         except devices.DeviceError as error:
             raise pytest.UsageError(str(error)) from error
+        if not lists_only(config):
+            _make_cache()
         self.device = devices.narrowed(found, os.environ)
         self.card = Card(self.device, sharers(config, self.device.count), lambda: self.pool)
         self._hidden = [*settings.definitions, *settings.solutions, *settings.workloads, config.rootpath]
@@ -65,6 +67,17 @@ class Processes:
         if pool is not None:
             pool.close()
         self.card.turns.close()
+
+
+def _make_cache() -> None:
+    from pytest_flashinfer.worker.request import make_cache
+
+    try:
+        make_cache()
+    except (OSError, RuntimeError) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        advice = "set XDG_CACHE_HOME to a folder that this user may write to"
+        raise pytest.UsageError(f"there is no place for compiled kernels: {reason}: {advice}") from error
 
 
 def import_torch() -> None:

@@ -9,7 +9,7 @@ from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.origin import NoReference, ReferenceFailed, source_of
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
-from pytest_flashinfer.worker.request import cache_folder
+from pytest_flashinfer.worker.request import REFERENCES, cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ class ReferenceProcess:
     def _build(self, oracle: Oracle, source: str, entry: str) -> None:
         oracle.build(
             source,
-            cache_folder() / "references",
+            cache_folder() / REFERENCES,
             entry=entry,
             style=self.definition.reference_style,
             hooks=errands.describe(self.definition),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,29 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Solution
 
 
+SOLUTIONS, REFERENCES = "solutions", "references"  # the parts of the cache
+
+
 def cache_folder() -> Path:
     """Return the folder under which compiled kernels outlive a run: `$XDG_CACHE_HOME/pytest-flashinfer`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pytest-flashinfer"
 
 
+def make_cache() -> None:
+    """Make the parts of the cache, once in a run: without them no solution can be built, whoever wrote it.
+
+    Raises OSError, or RuntimeError where this user has no home, if that cannot be done or nothing can be written there.
+    """
+    for part in (SOLUTIONS, REFERENCES):
+        folder = cache_folder() / part
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
 def solution_folder(solution: Solution) -> Path:
     """Return the one folder in which a solution is built, and which alone its processes may write to."""
-    return cache_folder() / "solutions" / solution.digest[:32]
+    return cache_folder() / SOLUTIONS / solution.digest[:32]
 
 
 def build_request(definition: Definition, solution: Solution, device: str, folder: Path) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """A folder with nothing in it that could run is named: a run of nothing must not look like one of something."""
 
 import json
+import os
 
 import pytest
+
+from pytest_flashinfer import processes
 
 from .repository import GOOD
 
@@ -42,3 +45,34 @@ def test_a_definition_in_place_of_a_solution(pytester, repository):
     result = pytester.runpytest_inprocess("--fib-solutions=definitions/elementwise/scale_add_h8.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --fib-solutions: *scale_add_h8.json:1: this is a definition, not a solution*"])
+
+
+@pytest.mark.parametrize("home", ["/proc", "a_file"])
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_no_place_for_compiled_kernels_is_nobodys_failure(repository, kernels, monkeypatch, home, options):
+    monkeypatch.setenv("HOME", str(repository.write("a_file", "") if home == "a_file" else home))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    result = kernels(*options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = filter(None, result.errlines)
+    assert line.startswith(f"ERROR: there is no place for compiled kernels: {os.environ['HOME']}")
+    assert line.endswith(": set XDG_CACHE_HOME to a folder that this user may write to")
+    assert kernels("--collect-only").ret == 0
+
+
+def test_a_cache_that_others_may_write_to_only(repository, kernels, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(repository.root / "cache"))
+    monkeypatch.setattr("pytest_flashinfer.worker.request.os.access", lambda *_: False)  # as root may all
+    result = kernels()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *cache/pytest-flashinfer/solutions: Permission denied: set XDG_CACHE_HOME *"])
+
+
+def test_a_user_without_a_home(monkeypatch):
+    def expand(_path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pytest_flashinfer.worker.request.Path.expanduser", expand)
+    with pytest.raises(pytest.UsageError, match=r"Could not determine home directory.*XDG_CACHE_HOME"):
+        processes._make_cache()
