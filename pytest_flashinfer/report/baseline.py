@@ -21,6 +21,7 @@ VERDICTS: Final = ("SLOWER", "UNDECIDED", "FASTER", "SAME")  # the worst first
 MACHINE: Final = "flashinfer"  # the key under which machine_info holds what this plugin knows of the machine
 _CONFIDENCE: Final = 0.95
 _MANY: Final = 1000  # rounds
+_LEAST: Final = 1e-3  # of a median, where its notch reaches below zero
 _NOTCH: Final = 1.57  # of IQR / sqrt(n), on either side of a median: the 95 % interval of a box plot's notch
 
 
@@ -150,5 +151,6 @@ def _entry(stats: Mapping[str, Any]) -> Interval | None:
     else:
         rounds, middle = int(stats["rounds"]), float(stats["median"])
         notch = _NOTCH * float(stats["iqr"]) / math.sqrt(rounds)
-        found = Interval(middle - notch, middle, middle + notch, rounds)
+        low = max(middle - notch, _LEAST * middle)  # a wide spread leaves a comparison open, but there is a timing
+        found = Interval(low, middle, middle + notch, rounds)
     return found if found.low > 0 else None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.report import gates
-from pytest_flashinfer.report.baseline import BaselineError, Interval, compare, interval, read
+from pytest_flashinfer.report.baseline import BaselineError, Interval, compare, interval, read, timings
 from pytest_flashinfer.report.results import Result
 
 SECONDS = st.floats(1e-7, 10)
@@ -150,3 +151,13 @@ def test_lines_at_the_end():
     assert list(gates.lines([*compared, result("")]))[1] == ("", "3 of 4 timings are in the baseline")
     assert list(gates.lines([result("")])) == [("", "0 of 1 timings are in the baseline")]
     assert list(gates.lines([])) == []
+
+
+@given(st.floats(1e-9, 1e3), st.floats(0, 1e3), st.integers(2, 10_000))
+def test_without_its_rounds_a_wide_spread_leaves_it_open(median, spread, rounds):
+    stats = {"rounds": rounds, "median": median, "iqr": spread * median}
+    text = json.dumps({"benchmarks": [{"fullname": "a", "stats": stats}]})
+    found = timings(Path("saved.json"), text).entries["a"]
+    assert 0 < found.low <= found.median <= found.high
+    if spread > math.sqrt(rounds):
+        assert compare(found, exact(median), 0.05).verdict == "UNDECIDED"
