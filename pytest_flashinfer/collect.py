@@ -116,8 +116,16 @@ class SchemaFailed(AssertionError):  # noqa: N818 - what pytest reports
 class KernelItem(pytest.Function):
     """A check of one definition, reported at the definition's file rather than at `checks.py`."""
 
+    _given: list[tuple[str, object]] | None = None  # properties that others set before the first setup
+
     def setup(self) -> None:
-        """Say in the report's properties whose item this is, then set the fixtures up."""
+        """Say in the report's properties whose item this is, then set the fixtures up.
+
+        An item that is run again begins anew: what an earlier attempt found is not said of this one.
+        """
+        if self._given is None:
+            self._given = list(self.user_properties)
+        self.user_properties[:] = self._given
         file = self.getparent(DefinitionFile)
         assert file is not None
         params = self.callspec.params if hasattr(self, "callspec") else {}

@@ -34,17 +34,42 @@ BOUND_SHARE = "bound_share"  # beside `max_absolute_error`: the largest error ov
 OWN_STATUSES = ("REWARD_HACK", "INVALID_REFERENCE")  # flashinfer-bench has no word for them
 
 
+_Subject = tuple[str, str, str, str, str]  # definition, workload, author, solution, digest: several may have one name
+
+
+@dataclass
+class _Told:
+    """What has been written of one solution on one workload, and which of its checks failed when last run."""
+
+    status: str = ""
+    failing: set[str] = field(default_factory=set)
+
+    def has_news(self, status: str, check: str, *, timed: bool) -> bool:
+        """Whether a check that ended so makes a line: not where another has failed, which a pass does not undo."""
+        if status == "PASSED":
+            self.failing.discard(check)
+            news = timed and not self.failing
+        else:
+            news = not self.failing - {check}
+            self.failing.add(check)
+        if not news or status == self.status:
+            return False
+        self.status = status
+        return True
+
+
 @dataclass
 class TraceWriter:
     """Appends to `<folder>/<op_type>/<definition>.jsonl`; several processes may append to the same files.
 
     A solution that is wrong on a workload gets its line when that is known, one that is right when it was timed as
-    well: the format knows no right solution without a latency.
+    well: the format knows no right solution without a latency. An item that is run again, and ends otherwise, adds a
+    line: the last one counts.
     """
 
     folder: Path
     environment: Environment
-    written: set[tuple[str, str, str]] = field(default_factory=set)
+    _told: dict[_Subject, _Told] = field(default_factory=dict)
 
     def add(  # noqa: PLR0913 - what a line says
         self,
@@ -57,13 +82,12 @@ class TraceWriter:
         timed: bool,
     ) -> None:
         """Write the line of one finished item; `facts` are the properties of its report. Raises OSError."""
-        status = facts.get("status")
-        key = (definition.name, workload.uuid, solution.name)
-        if status not in get_args(Status) or key in self.written or (status == "PASSED" and not timed):
-            return
-        if status == "INVALID_REFERENCE":
+        status = str(facts.get("status"))
+        if status not in get_args(Status) or status == "INVALID_REFERENCE":
             return  # it says nothing of the solution
-        self.written.add(key)
+        key = (definition.name, workload.uuid, solution.author, solution.name, solution.digest)
+        if not self._told.setdefault(key, _Told()).has_news(status, str(facts.get("fib_check")), timed=timed):
+            return
         evaluation = Evaluation(
             cast("Status", "RUNTIME_ERROR" if status in OWN_STATUSES else status),
             self.environment,

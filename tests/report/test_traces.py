@@ -170,3 +170,36 @@ def test_processes_do_not_write_into_each_others_lines(tmp_path):
         assert writer.exitcode == 0
     lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert sorted(line["who"] for line in lines) == [0] * 50 + [1] * 50 + [2] * 50
+
+
+def statuses(folder, *told):
+    """Write what items ended with, one after the other in one run; return the statuses of the lines."""
+    writer = TraceWriter(folder, CARD)
+    for check, status, *other in told:
+        facts = FACTS | {"status": status, "fib_check": check}
+        writer.add(DEFINITION, WORKLOAD, *(other or [SOLUTION]), facts, log="", timed=check == "test_speed")
+    return [trace.value.evaluation.status for trace in load_traces(trace_path(folder, DEFINITION))]
+
+
+@pytest.mark.parametrize("other", [{"author": "you"}, {"sources": (SourceFile("main.py", "x = 2\n"),)}])
+def test_solutions_of_one_name_have_a_line_each(tmp_path, other):
+    told = [("test_speed", "PASSED", SOLUTION), ("test_speed", "PASSED", replace(SOLUTION, **other))]
+    assert statuses(tmp_path, *told) == ["PASSED", "PASSED"]
+
+
+@pytest.mark.parametrize(
+    ("told", "lines"),
+    [
+        ("correct TIMEOUT, correct PASSED, speed PASSED", "TIMEOUT PASSED"),
+        ("correct PASSED, speed TIMEOUT, speed PASSED", "TIMEOUT PASSED"),
+        ("speed PASSED, speed TIMEOUT", "PASSED TIMEOUT"),
+        ("correct TIMEOUT, correct RUNTIME_ERROR, speed RUNTIME_ERROR", "TIMEOUT RUNTIME_ERROR"),
+        ("correct TIMEOUT, speed PASSED", "TIMEOUT"),
+        ("correct TIMEOUT, speed RUNTIME_ERROR, speed PASSED", "TIMEOUT"),
+        ("speed PASSED, speed PASSED", "PASSED"),
+    ],
+)
+def test_an_item_that_is_run_again_has_the_last_word_of_itself_only(tmp_path, told, lines):
+    items = [each.split() for each in told.split(", ")]
+    found = statuses(tmp_path, *((f"test_{check}", status) for check, status in items))
+    assert found == lines.split()
