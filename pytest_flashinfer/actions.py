@@ -17,6 +17,8 @@ from pytest_flashinfer.sources import PROPERTY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_flashinfer.outcomes import Outcomes
+
 _FAULT = re.compile(r"(/[^:\n]+):(\d+)(?::\d+)?: (.+)")
 
 
@@ -27,11 +29,11 @@ class GitHub:
     The runner looks for commands anywhere in it, so it is told to obey none until the run is over.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
+    def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
+        self.config, self.outcomes = config, outcomes
         self.token = secrets.token_hex(16) if os.environ.get("GITHUB_ACTIONS") == "true" else ""
         self.stopped = False
-        self.failures: list[github.Failure] = []
+        self._lost = ""
 
     @property
     def _reporter(self) -> pytest.TerminalReporter | None:
@@ -44,12 +46,9 @@ class GitHub:
             self._reporter.write_line(github.stop(self.token))
             self.stopped = True
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Append the tables to the job's summary, and keep what the annotations will say."""
-        from pytest_flashinfer.report.terminal import results_of
-
-        self.failures = list(_failures(terminalreporter))
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Append the tables to the job's summary."""
         target = os.environ.get("GITHUB_STEP_SUMMARY")
         if target:
             from pytest_flashinfer.report import markdown
@@ -58,9 +57,14 @@ class GitHub:
                 path = Path(target)
                 room = markdown.LIMIT - (path.stat().st_size if path.exists() else 0)
                 with path.open("a", encoding="utf-8", errors="replace") as file:
-                    file.write(markdown.summary(results_of(terminalreporter), max(0, room)))
+                    file.write(markdown.summary(self.outcomes.results(), max(0, room)))
             except OSError as error:
-                terminalreporter.write_line(f"GITHUB_STEP_SUMMARY: {target} cannot be written: {error.strerror}")
+                self._lost = f"GITHUB_STEP_SUMMARY: {target} cannot be written: {error.strerror}"
+
+    def tell(self, reporter: pytest.TerminalReporter) -> None:
+        """Say why the job has no summary."""
+        if self._lost:
+            reporter.write_line(self._lost)
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -69,7 +73,7 @@ class GitHub:
         if not self.stopped or reporter is None:
             return
         root = Path(os.environ.get("GITHUB_WORKSPACE") or self.config.rootpath)
-        for line in (github.resume(self.token), *github.errors(self.failures, root)):
+        for line in (github.resume(self.token), *github.errors(_failures(reporter), root)):
             reporter.write_line(line)
 
 

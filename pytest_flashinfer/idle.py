@@ -66,20 +66,18 @@ class Idle:
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Warn of gates that judged nothing, before pytest shows its warnings."""
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None or hasattr(session.config, "workerinput") or self.session.lists_only:
+        if hasattr(session.config, "workerinput") or self.session.lists_only:
             return
-        self._refused = [text for text in self._without_timings(reporter, exitstatus) if not self._warn(text)]
+        refused = [text for text in self._without_timings(exitstatus) if not self._warn(text)]
+        self._refused = [self.session.lose(text) for text in refused]
 
-    def _without_timings(self, reporter: pytest.TerminalReporter, exitstatus: int) -> Iterator[str]:
-        from pytest_flashinfer.report.terminal import results_of
-
+    def _without_timings(self, exitstatus: int) -> Iterator[str]:
         config, path = self.session.config, self.session.options.baseline
         gates = [option for option in DECLARATIONS if option.dest in ("min_speedup", "baseline")]
         asked = " and ".join(option.switch for option in gates if from_line(config, option) is not None)
         if path is None and not asked:
             return
-        timed = [each for each in results_of(reporter) if each.timed]
+        timed = [each for each in self.session.outcomes.results() if each.timed]
         if timed and path is not None and not any(each.compared for each in timed):
             yield f"--fib-baseline: nothing was compared: {path} has no timing of this run"
         if asked and not timed and exitstatus == pytest.ExitCode.OK:  # any other says itself that nothing has passed
@@ -94,7 +92,7 @@ class Idle:
             return False
         return True
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def tell(self, reporter: pytest.TerminalReporter) -> None:
         """Say for which warnings the run has failed."""
         for text in self._refused:
-            terminalreporter.write_line(self.session.lose(text))
+            reporter.write_line(text)

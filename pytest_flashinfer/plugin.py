@@ -55,26 +55,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _wake(config: pytest.Config, settings: Options, processes: Processes) -> None:
     """Register what a run needs."""
-    from pytest_flashinfer import actions, fixtures
+    from pytest_flashinfer import closing, fixtures
     from pytest_flashinfer.benchmarking import Benchmarks
     from pytest_flashinfer.distribution import Distribution
     from pytest_flashinfer.idle import Idle
     from pytest_flashinfer.recording import Records
-    from pytest_flashinfer.reporting import HtmlReport
     from pytest_flashinfer.session import FibSession
-    from pytest_flashinfer.termination import Termination
 
     session = FibSession(config, settings, processes)
-    config.pluginmanager.register(FlashInferPlugin(config, session), "flashinfer-kernels")
-    records = Records(session)
+    kernels, records, idle = FlashInferPlugin(config, session), Records(session), Idle(session)
+    config.pluginmanager.register(kernels, "flashinfer-kernels")
     config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
-    config.pluginmanager.register(Idle(session), "flashinfer-idle")
-    if not session.lists_only and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Termination(), "flashinfer-termination")
-    if settings.report is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(HtmlReport(session, settings.report), "flashinfer-report")
+    config.pluginmanager.register(idle, "flashinfer-idle")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
     alone = not hasattr(config, "workerinput")  # on the CPU others read the wall clock while this process would compile
     if settings.build_jobs > 1 and session.runs_items and (alone or session.card.cuda):
@@ -85,8 +79,8 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
         from pytest_flashinfer.sharding import Shard
 
         config.pluginmanager.register(Shard(*settings.shard), "flashinfer-shard")
-    if actions.wanted(config):
-        config.pluginmanager.register(actions.GitHub(config), "flashinfer-github")
+    if alone:
+        closing.register(config, session, [idle, kernels, records])
 
 
 class FlashInferPlugin:

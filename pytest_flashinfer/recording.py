@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 class Records:
     """The hooks behind `--fib-resume`, `--fib-results` and `--fib-calls`.
 
-    Raises `pytest.UsageError` for a kernel calling record that has faults.
+    Raises `pytest.UsageError` for a kernel calling record that has faults, and for results that are to be a folder.
     """
 
     def __init__(self, session: FibSession) -> None:
         self.session = session
+        if self._target is not None and self._target.is_dir():
+            raise pytest.UsageError(f"--fib-results: {self._target} is a folder: name a file")
         self.calls = [each for path in session.options.calls for each in _read_calls(path)]
         self._held: dict[str, Held] = {}
+        self._written = ""
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remove the results of an earlier run: were this one killed, they would be taken for its own."""
@@ -112,39 +115,40 @@ class Records:
                     found[entry.solution.definition, key] = str(trace)
         return found
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write the benchmark results and print what the kernels are worth to each model; also of a run cut short."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the benchmark results; also of a run cut short."""
         target = self._target
-        if target is None and not self.calls:
+        if target is None or hasattr(session.config, "workerinput"):
             return
-        from pytest_flashinfer.report import benchmark, calls
-        from pytest_flashinfer.report.terminal import results_of
+        from pytest_flashinfer.report import benchmark
 
-        results = results_of(terminalreporter)
-        if target is not None:
-            device = self.session.device.name
-            documents = benchmark.documents(results, device, self._agent_traces())
-            documents += benchmark.of_unreadable(self._unreadable(), device)
-            terminalreporter.write_line(self._written(target, documents))
+        device = self.session.device.name
+        documents = benchmark.documents(self.session.outcomes.results(), device, self._agent_traces())
+        documents += benchmark.of_unreadable(self._unreadable(), device)
+        try:
+            benchmark.write(target, documents)
+        except OSError as error:
+            self._written = self.session.lose(f"--fib-results: {target} cannot be written: {error.strerror}")
+            return
+        plural = "" if len(documents) == 1 else "s"
+        self._written = f"--fib-results: {len(documents)} benchmark result{plural} in {target}"
+
+    def tell(self, reporter: pytest.TerminalReporter) -> None:
+        """Say where the results are, and what the kernels are worth to each model."""
+        if self._written:
+            reporter.write_line(self._written)
         if self.calls:
-            terminalreporter.write_sep("=", "models")
-            for line in calls.lines(self.calls, results, self.session.catalogue.dataset.names):
-                terminalreporter.write_line(line)
+            from pytest_flashinfer.report import calls
+
+            reporter.write_sep("=", "models")
+            for line in calls.lines(self.calls, self.session.outcomes.results(), self.session.catalogue.dataset.names):
+                reporter.write_line(line)
 
     def _unreadable(self) -> list[Unreadable]:
         """Return the solution files that cannot be read: none of them ran, whatever was chosen to run."""
         shard = self.session.options.shard
         return self.session.catalogue.unreadable() if shard is None or shard[0] == 1 else []
-
-    def _written(self, target: Path, documents: list[dict[str, Any]]) -> str:
-        from pytest_flashinfer.report import benchmark
-
-        try:
-            benchmark.write(target, documents)
-        except OSError as error:
-            return self.session.lose(f"--fib-results: {target} cannot be written: {error.strerror}")
-        return f"--fib-results: {len(documents)} benchmark result{'' if len(documents) == 1 else 's'} in {target}"
 
 
 def _read_calls(path: Path) -> list[KernelCalls]:

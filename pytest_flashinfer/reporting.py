@@ -27,25 +27,29 @@ class HtmlReport:
         if missing or target.is_dir():
             raise pytest.UsageError(f"--fib-report: {missing or f'{target} is a folder: name a file'}")
         self.session, self.target = session, target
+        self._written = ""
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
         """Write the page; also of a run cut short, but not of one that only collects."""
         if self.session.config.option.collectonly:
             return
         from pytest_flashinfer.report.html import boards, page, rows
-        from pytest_flashinfer.report.terminal import results_of
 
         session = self.session
-        found = rows.of_run(results_of(terminalreporter), session.device.name, session.versions, self._workloads())
+        found = rows.of_run(session.outcomes.results(), session.device.name, session.versions, self._workloads())
         report = boards.make(found, self._told(), "Kernel report", session.header())
         try:
             size = page.write(self.target, report)
         except OSError as error:
-            text = f"--fib-report: {self.target} cannot be written: {error.strerror}"
-            terminalreporter.write_line(self.session.lose(text))
+            self._written = session.lose(f"--fib-report: {self.target} cannot be written: {error.strerror}")
             return
-        terminalreporter.write_line(f"--fib-report: {self.target} ({size / 1e6:.1f} MB)")
+        self._written = f"--fib-report: {self.target} ({size / 1e6:.1f} MB)"
+
+    def tell(self, reporter: pytest.TerminalReporter) -> None:
+        """Say where the page is."""
+        if self._written:
+            reporter.write_line(self._written)
 
     def _workloads(self) -> dict[str, dict[str, Workload]]:
         catalogue = self.session.catalogue

@@ -14,6 +14,7 @@ from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
 from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.gates import Gates
+from pytest_flashinfer.outcomes import Outcomes
 from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.scope import CHOSEN
 from pytest_flashinfer.scribbling import Scribbling
@@ -47,6 +48,7 @@ class FibSession:
         self.gates = Gates(settings, self.device.name)
         self.scope = options.scope_of(settings, cuda=self.device.kind == "cuda")
         self.catalogue = Catalogue(settings, self.scope)
+        self.outcomes = Outcomes(self.catalogue, config.rootpath)
         self.tolerances = Tolerances(settings, self.catalogue.definitions)  # a wrong spelling ends the run here
         self.progress = Progress(config)
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string

@@ -87,5 +87,9 @@ def write(path: Path, lines: Sequence[dict[str, Any]]) -> None:
     """Write one object a line, all or nothing: a reader never sees half a file. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text("".join(map(to_line, lines)), encoding="utf-8", errors="replace")
-    unfinished.replace(path)
+    try:
+        unfinished.write_text("".join(map(to_line, lines)), encoding="utf-8", errors="replace")
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

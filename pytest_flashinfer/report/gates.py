@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.report.baseline import VERDICTS, counted
-from pytest_flashinfer.report.terminal import results_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pytest
 
@@ -35,9 +34,8 @@ def lines(results: Iterable[Result]) -> Iterator[tuple[str, str]]:
                 yield verdict, f"{place}: {each.compared}"
 
 
-def summary(reporter: pytest.TerminalReporter) -> None:
+def summary(reporter: pytest.TerminalReporter, results: Sequence[Result]) -> None:
     """Write the verdicts of a run that has a baseline; a quiet run has those lines only that somebody has to read."""
-    results = results_of(reporter)
     found, quiet = list(lines(results)), reporter.verbosity < 0
     if quiet:
         if all(each.compared.partition(":")[0] in _GOOD for each in results if each.timed):

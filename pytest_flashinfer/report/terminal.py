@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.report import table
-from pytest_flashinfer.report.results import Result, standings
+from pytest_flashinfer.report.results import standings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
+
+    from pytest_flashinfer.report.results import Result
 
 _UNBOUNDED = 1000  # columns of a log that nobody folds
 
 
-def results_of(reporter: pytest.TerminalReporter) -> list[Result]:
-    """Return the records of all finished items, whichever process ran them: one for each item.
-
-    An item whose call passed and whose teardown ended in an error has two reports: it failed, once.
-    """
-    found: dict[tuple[str, str], Result] = {}
-    for outcome in ("skipped", "passed", "failed", "error"):  # a later one has the last word about its item
-        for report in reporter.stats.get(outcome, []):
-            if getattr(report, "when", None) != "call" and outcome == "passed":
-                continue
-            text = str(report.longrepr) if outcome in ("failed", "error") and report.longrepr else ""
-            state = "failed" if outcome == "error" else outcome
-            result = Result.from_properties(getattr(report, "user_properties", ()), state, text)
-            if result is None:
-                continue
-            if outcome == "error" and result.status == "PASSED":
-                result = replace(result, status="ERROR")  # the kernel was right; what came after it was not
-            process = str(getattr(getattr(report, "node", None), "gateway", ""))
-            key = (report.nodeid, process)
-            if outcome == "error" and key in found and found[key].outcome == "failed":
-                continue
-            found[key] = result
-    return list(found.values())
-
-
-def summary(reporter: pytest.TerminalReporter) -> None:
+def summary(reporter: pytest.TerminalReporter, results: Sequence[Result]) -> None:
     """Write one table per definition, unless the run is very quiet (`-qq`) or had no solutions."""
-    results = results_of(reporter)
     if not results or reporter.verbosity < -1:
         return
     reporter.write_sep("=", "kernels")

@@ -93,3 +93,10 @@ def test_what_is_no_time_breaks_no_report(latency):
     row.add(result(latency=latency, speedup=latency))
     assert (row.latency, row.speedup) == (None, None)
     assert mean([latency, 2.0, 8.0]) == pytest.approx(4.0)
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
+    (tmp_path / "results").mkdir()
+    with pytest.raises(OSError, match="results"):
+        benchmark.write(tmp_path / "results", [])
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
