@@ -6,6 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.options import workloads_beside
 from pytest_flashinfer.report.numbers import count
@@ -19,11 +21,18 @@ if TYPE_CHECKING:
 SHOWN = 5  # files that a warning names
 
 
-def refused(catalogue: Catalogue) -> list[str]:
-    """Return why solutions that were named themselves, not by a folder of them, belong to no definition here."""
+def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
+    """Raise pytest.UsageError for solutions that were named themselves, not by a folder, and are of nothing here.
+
+    In the process that the run's exit code is of.
+    """
+    if hasattr(config, "workerinput"):
+        return
     named = {place for place in catalogue.options.solutions if place.is_file() or (place / CONFIG).is_file()}
     faults = [fault for fault in catalogue.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
-    return [str(fault) for fault in (*catalogue.dataset.something_else(), *faults)]
+    refused = [str(fault) for fault in (*catalogue.dataset.something_else(), *faults)]
+    if refused:
+        raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
 
 
 def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:

@@ -154,8 +154,7 @@ class FlashInferPlugin:
         from pytest_flashinfer import omissions
 
         catalogue = self.session.catalogue
-        if not hasattr(session.config, "workerinput") and (refused := omissions.refused(catalogue)):
-            raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
+        omissions.refuse(session.config, catalogue)
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             try:
                 for text in (*self._closed, *omissions.warnings(catalogue, self._failing)):
@@ -169,9 +168,11 @@ class FlashInferPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
-        """Get ready to write trace lines."""
+        """Get ready to write trace lines; of the processes of pytest-xdist only this one can end the run."""
+        from pytest_flashinfer import omissions
         from pytest_flashinfer.tracing import tracer_of
 
+        omissions.refuse(self.session.config, self.session.catalogue)
         self.tracer = tracer_of(self.session)
 
     def pytest_report_header(self) -> list[str]:

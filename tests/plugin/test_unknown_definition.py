@@ -35,6 +35,14 @@ def test_one_that_is_named_itself_ends_the_run(repository, pytester):
     result.stderr.fnmatch_lines(["*nothing.py:1: no module-level definition = *"])
 
 
+def test_it_ends_a_run_of_several_processes_as_well(repository):
+    path = repository.solve("lost", of="scale_ad_h8")
+    done = repository.run(f"--fib-solutions={path}", "-n1", apart=True)
+    assert done.code == pytest.ExitCode.USAGE_ERROR
+    assert "lost.json:" in done.output
+    assert "did you mean 'scale_add_h8'?" in done.output
+
+
 def test_a_file_that_is_no_python_fails_the_definition_that_it_names(repository):
     """Its author asked for a verdict, and a run that is green has none."""
     repository.write("solutions/mine.py", 'definition = "scale_add_h8"\n\n\ndef run(x, w):\n    return (\n')
