@@ -54,7 +54,6 @@ def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, compare: C
             compare(call, reference.admitted(call.case))
 
     search.run(check)
-    compare.finish()
 
 
 @pytest.mark.slow

@@ -204,10 +204,13 @@ def search(  # noqa: PLR0913, PLR0917 - fixtures
     from pytest_flashinfer.judging import Compare
     from pytest_flashinfer.searching import SizeSearch
 
-    if not isinstance(request.getfixturevalue("compare"), Compare):  # an override may look at every bit
+    compare, ended = request.getfixturevalue("compare"), None
+    if isinstance(compare, Compare):
+        ended = compare.finish
+    else:  # an override may look at every bit
         reference.portable = False
     listed = fib_session.catalogue.listed(definition_file.path)
-    return SizeSearch(request.node, definition, listed, fib_session, solution, reference=reference)
+    return SizeSearch(request.node, definition, listed, fib_session, solution, reference=reference, ended=ended)
 
 
 @pytest.fixture

@@ -54,7 +54,10 @@ class CaseCheck(Protocol):
 
 
 class SizeSearch:
-    """Draws cases for one item and runs a check on them, which calls `solution`."""
+    """Draws cases for one item and runs a check on them, which calls `solution`.
+
+    `ended` is called when nothing failed; it may raise for all cases together.
+    """
 
     def __init__(  # noqa: PLR0913 - what an item has
         self,
@@ -65,8 +68,10 @@ class SizeSearch:
         solution: UnderTest,
         *,
         reference: Answers,
+        ended: Callable[[], None] | None = None,
     ) -> None:
         options = session.options
+        self.ended = ended
         self.item = item
         self.solution = solution
         self.reference = reference
@@ -120,6 +125,8 @@ class SizeSearch:
             self._refuse_slow(found, spent)
         if (text := tally.too_little(found.tried)) is not None:
             pytest.skip(text)
+        if self.ended is not None:
+            self.ended()
         self._warn_of_little(found, tally)
 
     def _tried(self, check: CaseCheck, drawn: Drawn, pace: Pace, tally: Tally, expected: float) -> Failed | None:
