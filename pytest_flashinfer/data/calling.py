@@ -197,4 +197,4 @@ def module_source(definition: Definition) -> tuple[str, str]:
     return "".join([*lines[:place], *head, "import math\nimport torch\n", *lines[place:]]), entry
 
 
-__all__ = ["ADAPTER", "DUMP", "adapter", "entry_source", "module_source"]
+__all__ = ["ADAPTER", "adapter", "entry_source", "module_source"]

@@ -128,8 +128,10 @@ def _compare(walk: _Walk, node: Any) -> Any:
 
 def _wide_enough(value: Any, other: Any) -> Any:
     """Return a tensor of integers in a dtype that holds the number it is compared with, which torch would wrap."""
+    if type(other) is not int or type(value) is int:  # sizes, as a rule: thousands are compared to find a few
+        return value
     kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    if type(other) is not int or not kind.startswith(("int", "uint")):
+    if not kind.startswith(("int", "uint")):
         return value
     bits = int(kind.lstrip("uint"))
     low, high = (0, 1 << bits) if kind.startswith("u") else (-(1 << bits - 1), 1 << bits - 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.absent import missing_names
-from pytest_flashinfer.data.calling import DUMP, entry_source
+from pytest_flashinfer.data.calling import entry_source
+from pytest_flashinfer.data.reference_rules import DUMP
 from pytest_flashinfer.inputs.errors import InputsError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_flashinfer.data.calling import DUMP
+from pytest_flashinfer.data.reference_rules import DUMP
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
 from pytest_flashinfer.judge.origin import NoReference, ReferenceFailed, source_of

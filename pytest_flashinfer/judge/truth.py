@@ -63,11 +63,6 @@ class OutputTruth:
     seeded: bool = False
     notes: tuple[str, ...] = ()
 
-    @property
-    def expected(self) -> torch.Tensor | None:
-        """The values to compare with: the high-precision ones where they exist."""
-        return self.native if self.wide is None else self.wide
-
 
 @dataclass(frozen=True, slots=True)
 class Truth:

@@ -293,43 +293,41 @@ def test_killing_the_parent_is_refused_or_costs_one_item(lab):
     assert alive_after(lab)
 
 
-def test_a_dead_fork_server_is_replaced(lab, tmp_path):
+@pytest.fixture
+def own(lab, tmp_path):
+    """A lab whose pool is no other test's."""
     pool = Pool("cpu", cache=tmp_path / "cache")
-    lab = type(lab)(pool, tmp_path)
-    try:
-        first = lab.build(GOOD)
-        pool._nursery.process.kill()
-        pool._nursery.process.wait()
-        with pytest.raises(WorkerDied):
-            call(first)
-        assert not first.worker.alive
-        assert alive_after(lab)
-    finally:
-        lab.close()
-        pool.close()
+    made = type(lab)(pool, tmp_path)
+    yield made
+    made.close()
+    pool.close()
 
 
-def test_a_fork_server_that_cannot_be_started_is_said_and_tried_again(lab, tmp_path, monkeypatch):
+def test_a_dead_fork_server_is_replaced(own):
+    first = own.build(GOOD)
+    own.pool._nursery.process.kill()
+    own.pool._nursery.process.wait()
+    with pytest.raises(WorkerDied):
+        call(first)
+    assert not first.worker.alive
+    assert alive_after(own)
+
+
+def test_a_fork_server_that_cannot_be_started_is_said_and_tried_again(own, monkeypatch):
     """Where a machine is out of processes or memory for a moment, one item fails and says so."""
-    pool = Pool("cpu", cache=tmp_path / "cache")
-    lab = type(lab)(pool, tmp_path)
 
     def refused(*_):
         raise OSError(11, "Resource temporarily unavailable")
 
-    try:
-        pool._nursery.process.kill()
-        pool._nursery.process.wait()
-        with monkeypatch.context() as patch:
-            patch.setattr("pytest_flashinfer.worker.pool.Nursery", refused)
-            patch.setattr("pytest_flashinfer.worker.pool._RETRY_SECONDS", (0.0, 0.0))
-            for _ in range(2):
-                with pytest.raises(WorkerDied, match=r"no fork-server can be started: .* temporarily"):
-                    lab.build(GOOD)
-        assert alive_after(lab)
-    finally:
-        lab.close()
-        pool.close()
+    own.pool._nursery.process.kill()
+    own.pool._nursery.process.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr("pytest_flashinfer.worker.pool.Nursery", refused)
+        patch.setattr("pytest_flashinfer.worker.pool._RETRY_SECONDS", (0.0, 0.0))
+        for _ in range(2):
+            with pytest.raises(WorkerDied, match=r"no fork-server can be started: .* temporarily"):
+                own.build(GOOD)
+    assert alive_after(own)
 
 
 def test_a_worker_that_cannot_be_started_leaves_no_folder(lab, tmp_path, monkeypatch):
@@ -382,38 +380,26 @@ def unready(*_):
     raise CallFailed("exception", "no memory for a context")
 
 
-def test_a_prepared_process_that_is_lost_is_nobodys_fault(lab, tmp_path, monkeypatch):
+def test_a_prepared_process_that_is_lost_is_nobodys_fault(own, monkeypatch):
     """Waiting for quiet is not its affair, and whoever needs one has another made."""
-    pool = Pool("cpu", cache=tmp_path / "cache")
-    lab = type(lab)(pool, tmp_path)
-    try:
-        pool.warm()
-        (spare,) = pool._warm.values()
+    own.pool.warm()
+    (spare,) = own.pool._warm.values()
 
-        def lost():
-            raise WorkerDied("signal SIGKILL")
+    def lost():
+        raise WorkerDied("signal SIGKILL")
 
-        monkeypatch.setattr(spare, "start", lost)
-        pool.quiet()
-        assert not spare.alive
-        assert alive_after(lab)
-    finally:
-        lab.close()
-        pool.close()
+    monkeypatch.setattr(spare, "start", lost)
+    own.pool.quiet()
+    assert not spare.alive
+    assert alive_after(own)
 
 
-def test_a_process_that_cannot_be_made_ready_is_ended_and_said_to_be_so(lab, tmp_path, monkeypatch):
-    pool = Pool("cpu", cache=tmp_path / "cache")
-    lab = type(lab)(pool, tmp_path)
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr("pytest_flashinfer.worker.client.Worker.start", unready)
-            with pytest.raises(WorkerDied, match="no process can be made ready on cpu: no memory for a context"):
-                lab.build(GOOD)
-            pool.warm()
-            pool.quiet()
-            assert not any(worker.alive for worker in pool._workers)
-        assert alive_after(lab)
-    finally:
-        lab.close()
-        pool.close()
+def test_a_process_that_cannot_be_made_ready_is_ended_and_said_to_be_so(own, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("pytest_flashinfer.worker.client.Worker.start", unready)
+        with pytest.raises(WorkerDied, match="no process can be made ready on cpu: no memory for a context"):
+            own.build(GOOD)
+        own.pool.warm()
+        own.pool.quiet()
+        assert not any(worker.alive for worker in own.pool._workers)
+    assert alive_after(own)
