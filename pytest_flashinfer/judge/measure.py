@@ -30,7 +30,7 @@ class Tally:
     max_rel: float = 0.0
     share: float = 0.0
     at: int = 0
-    rank: float = 0.0  # of the element there: its share, and those that miss before all others
+    rank: float = field(default=0.0, compare=False)  # of the element there: its share, those that miss before others
     special_at: int = -1
     dot: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
 
