@@ -76,6 +76,13 @@ def _collected(kind: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _lists(kind: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*values: Any) -> Any:
+        return list(kind(*(each.tolist() if hasattr(each, "tolist") else each for each in values)))
+
+    return call
+
+
 def _cdiv(a: Any, b: Any) -> Any:
     return -(-a // b)
 
@@ -84,7 +91,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "len": len, "max": _own("max", max), "min": _own("min", min), "sum": _own("sum", sum), "abs": abs,
     "all": _own("all", all), "any": _own("any", any), "int": _integer, "float": float, "bool": bool, "round": round,
     "range": _range, "sorted": _collected(sorted), "set": _collected(set), "tuple": _collected(tuple),
-    "list": _collected(list), "ceil": math.ceil, "floor": math.floor, "cdiv": _cdiv, "ceil_div": _cdiv,
+    "list": _collected(list), "zip": _lists(zip), "enumerate": _lists(enumerate), "ceil": math.ceil,
+    "floor": math.floor, "cdiv": _cdiv, "ceil_div": _cdiv,
 }  # fmt: skip
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.indices import uniform_ids
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Setting

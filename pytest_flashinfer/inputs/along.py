@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract

@@ -10,7 +10,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.elements import limits_of, may_change
-from pytest_flashinfer.inputs.hints import constant
+from pytest_flashinfer.inputs.trees import constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,10 @@ from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float, torch_dtype
 from pytest_flashinfer.inputs.equation import whole
 from pytest_flashinfer.inputs.errors import InputsError
-from pytest_flashinfer.inputs.hints import comparisons
 from pytest_flashinfer.inputs.limits import just_inside
 from pytest_flashinfer.inputs.scalars import by_name, fits_shapes, usual
 from pytest_flashinfer.inputs.special import special
+from pytest_flashinfer.inputs.trees import comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

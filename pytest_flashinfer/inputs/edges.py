@@ -10,7 +10,6 @@ from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.family_edges import mixed_first, other_families, spoken_of, telling_families
 from pytest_flashinfer.inputs.grid import MORE_SIZES, SIZES, Grid, grid_of
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.long_cases import (
     MOST_ROOM,
     ROOM,
@@ -24,6 +23,7 @@ from pytest_flashinfer.inputs.long_cases import (
 from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
 from pytest_flashinfer.inputs.scalars import caps
 from pytest_flashinfer.inputs.scores import rising_cases
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

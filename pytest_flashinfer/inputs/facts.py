@@ -9,7 +9,9 @@ from typing import Any
 
 from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs.hints import Facts, comparisons, constant, learn, names_of
+from pytest_flashinfer.inputs.following import add_following
+from pytest_flashinfer.inputs.hints import Facts, learn
+from pytest_flashinfer.inputs.trees import comparisons, constant, names_of
 
 Shapes = Mapping[str, "tuple[str, ...] | None"]
 
@@ -160,4 +162,5 @@ def read(constraints: tuple[str, ...], shapes: Shapes, floats: Collection[str] =
                 learn(part, tensors, facts)
             else:
                 (scalar if _bounds_scalars(rule, floats) else axis).append(rule)
+    add_following([rule.tree for rule in data], tensors, facts)
     return Reading(tuple(axis), tuple(scalar), tuple(data), tuple(prose), tuple(broken), facts)

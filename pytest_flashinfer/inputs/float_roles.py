@@ -6,8 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

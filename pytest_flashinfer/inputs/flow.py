@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.source import Function, signature
-from pytest_flashinfer.inputs.hints import constant
+from pytest_flashinfer.inputs.trees import constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

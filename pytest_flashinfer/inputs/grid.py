@@ -14,12 +14,12 @@ from pytest_flashinfer.inputs import along
 from pytest_flashinfer.inputs.axes import shape_of
 from pytest_flashinfer.inputs.contract import Contract, contract_of
 from pytest_flashinfer.inputs.errors import InputsError
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.listed import usual_and_others
 from pytest_flashinfer.inputs.plan import Plan, plan_of, total_axis
 from pytest_flashinfer.inputs.settle import settle
 from pytest_flashinfer.inputs.structure import structures
 from pytest_flashinfer.inputs.told import may_be_zero
+from pytest_flashinfer.inputs.trees import names_of
 from pytest_flashinfer.inputs.values import family_names
 
 if TYPE_CHECKING:

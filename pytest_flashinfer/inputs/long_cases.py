@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.literals import literals
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -189,6 +189,7 @@ def largest_wishes(grid: Grid) -> Iterator[Wish]:
 
 def order(grid: Grid) -> list[str]:
     """Return the free axes, those first that say how much work there is."""
+
     def rank(name: str) -> tuple[bool, bool]:
         return (name in grid.pools, name not in grid.counts and name not in grid.totals and grid.lowest(name) > 0)
 

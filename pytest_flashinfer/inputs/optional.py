@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.data.source import BrokenSource, Function, functions, parse_python
-from pytest_flashinfer.inputs.hints import constant
+from pytest_flashinfer.inputs.trees import constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

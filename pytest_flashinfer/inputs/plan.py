@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.hints import Bound
 from pytest_flashinfer.inputs.roles import all_roles
 from pytest_flashinfer.inputs.shared_pages import pages_are_read_only
 from pytest_flashinfer.inputs.subject import NAMES, Role, find_axis, page_size, pools
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
@@ -39,11 +40,15 @@ _SHARED: Final = re.compile(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? 
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
 
+SUMMED: Final = frozenset({"seq_lens", "counts"})  # roles of tensors that may say how long parts of a total are
+
+
 @dataclass(frozen=True, slots=True)
 class Pointer:
     """An array of segment boundaries. `total` is where the last segment ends; `unit` is what it counts.
 
-    An `open` one has no entry for that end, but one for each segment: where it starts.
+    An `open` one has no entry for that end, but one for each segment: where it starts, or of one that is `counted` how
+    long it is.
     """
 
     name: str
@@ -51,6 +56,7 @@ class Pointer:
     total: ast.expr | None
     unit: str = "tokens"
     open: bool = False
+    counted: bool = False
 
     def segments(self, entries: int) -> int:
         """Return how many segments so many entries bound."""
@@ -93,7 +99,7 @@ def plan_of(contract: Contract) -> Plan:
     roles = all_roles(contract)
     pages = tuple(name for name, role in roles.items() if role.kind in {"page_ids", "page_table"})
     last_page = next((name for name, role in roles.items() if role.kind == "last_page_len"), None)
-    lengths = tuple(name for name, role in roles.items() if role.kind == "seq_lens")
+    lengths = tuple(name for name, role in roles.items() if role.kind == "seq_lens" and role.axis is None)
     limits = [limit for name in pages if (limit := roles[name].limit) is not None]
     pool = ast.unparse(limits[0]) if limits else None
     size = page_size(contract, pool) if pool else find_axis(contract, "page") if pages else None
@@ -138,7 +144,7 @@ def _batch(
 ) -> ast.expr | None:
     for name, role in roles.items():
         trees = contract.dims[name]
-        if role.kind == "indptr" and trees:
+        if (role.kind == "indptr" or name in starts) and trees:
             return trees[0] if name in starts else ast.BinOp(trees[0], ast.Sub(), ast.Constant(1))
     tables = [name for name, role in roles.items() if role.kind == "page_table"]
     for owner in (last_page, *lengths, *tables):
@@ -157,10 +163,11 @@ def _pointers(
     found: list[Pointer] = []
     taken: set[str] = set()
     ids = {ast.unparse(trees[0]): name for name in pages if (trees := contract.dims[name]) and len(trees) == 1}
-    for role in roles.values():
-        if role.kind == "indptr" and role.axis is not None:
+    summed = {name for name, role in roles.items() if role.kind in SUMMED and role.axis is not None}
+    for name, role in roles.items():
+        if (role.kind == "indptr" or name in summed) and role.axis is not None:
             taken.add(ast.unparse(role.axis))
-    names = [name for name, role in roles.items() if role.kind == "indptr"]
+    names = [name for name, role in roles.items() if role.kind == "indptr" or name in summed]
     for name in sorted(names, key=lambda n: {"kv": 0, "plain": 1, "q": 2}[roles[n].group]):
         room = None if roles[name].axis is not None else _room(contract, name)
         total = roles[name].axis or room or _guess_total(contract, name, roles[name].group, taken, set(ids))
@@ -170,8 +177,9 @@ def _pointers(
             taken.add(ast.unparse(total))
         paged = total is not None and ast.unparse(total) in ids
         unit = "pages" if paged or (last_page and roles[name].group == "kv" and total is None) else "tokens"
-        is_open = roles[name].axis is None and total is not None and _only_starts(contract, name, room)
-        found.append(Pointer(name, roles[name].group, total, unit, is_open))
+        counted = name in summed
+        is_open = counted or (roles[name].axis is None and total is not None and _only_starts(contract, name, room))
+        found.append(Pointer(name, roles[name].group, total, unit, is_open, counted))
     return tuple(found)
 
 
@@ -234,3 +242,14 @@ def total_axis(pointer: Pointer) -> str | None:
     """Return the axis that a pointer array's total is, where it is one axis."""
     names = names_of(pointer.total) if pointer.total is not None else frozenset()
     return next(iter(names)) if len(names) == 1 else None
+
+
+def parts_of(contract: Contract, pointer: Pointer) -> tuple[tuple[ast.expr, ...], tuple[ast.expr, ...]]:
+    """Return how long each segment has to be at least, and may be at most, as constraints say."""
+    facts = contract.reading.facts
+    if pointer.counted:
+        bound = facts.bounds.get(pointer.name, Bound())
+        return bound.lower, bound.upper
+    ends = (facts.shortest.get(pointer.name), facts.longest.get(pointer.name))
+    least, most = ((tree,) if tree is not None else () for tree in ends)
+    return least, most

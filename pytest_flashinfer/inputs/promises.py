@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.dtypes import is_float, is_packed
-from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

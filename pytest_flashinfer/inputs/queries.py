@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.dtypes import is_integer
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.subject import NAMES, pools
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -162,7 +162,8 @@ def _reordered(setting: Setting, inputs: Collection[str]) -> Tensors:
     plan, tensors = setting.plan, setting.given
     kinds = {name: role.kind for name, role in plan.roles.items() if name in inputs and not _is_plain(setting, name)}
     counts = {len(tensors[name]) - (kinds[name] == "indptr") for name in tensors}
-    strange = any(kind not in _OF_SEQUENCES for kind in kinds.values()) or any(p.open for p in plan.pointers)
+    strange = any(kind not in _OF_SEQUENCES for kind in kinds.values())
+    strange = strange or any(pointer.open and not pointer.counted for pointer in plan.pointers)
     if strange or len(counts) != 1 or any(each.dim() > 1 for each in tensors.values()):
         return {}
     count = counts.pop()

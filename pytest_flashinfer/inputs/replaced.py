@@ -12,7 +12,7 @@ import torch
 
 from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, signature
 from pytest_flashinfer.inputs.dtypes import FLOAT8, is_float, torch_dtype
-from pytest_flashinfer.inputs.hints import names_of
+from pytest_flashinfer.inputs.trees import names_of
 from pytest_flashinfer.inputs.unnamed import leading_axes
 
 if TYPE_CHECKING:

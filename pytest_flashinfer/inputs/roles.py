@@ -10,9 +10,9 @@ from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, is_pack
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, packed, parts, starts, steps
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, index_limit, pool_of, slots_of
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def _sparse(s: Subject) -> Role | None:
 def _experts(s: Subject) -> Role | None:
     told = (s.told(r"\bexpert") or _choices(s)) and _below_experts(s)
     named = s.named(r"expert|topk_ids|topk_idx|selected") or told
-    if not named or s.named("offset|num|count|size"):
+    if not named or s.named("offset|num|count|size|per_expert"):
         return None
     packed = s.told(r"pack|bits\[") and s.spec.dtype == "int32"
     limit = find_axis(s.contract, "experts")
@@ -118,6 +118,14 @@ def _lengths(s: Subject) -> Role | None:
     if not named or not (_one_a_row(s) or _rows_of_table(s)):
         return None
     return Role("seq_lens", group=_group(s))
+
+
+def _summed(s: Subject) -> Role | None:
+    """Recognise how long the parts of a total are: a constraint says what they sum to."""
+    total = s.contract.reading.facts.sums.get(s.name)
+    if total is None or len(s.dims) != 1 or s.named(r"last_(page|block)_len"):
+        return None
+    return Role("seq_lens" if s.named("len") else "counts", axis=total, group=_group(s))
 
 
 def _one_a_row(s: Subject) -> bool:
@@ -203,7 +211,9 @@ def _seeds(s: Subject) -> Role | None:
 
 
 def _scratch(s: Subject) -> Role | None:
-    return Role("zeros") if s.named(r"workspace|semaphore|counter$|scratch|barrier|starts?$") else None
+    told = s.name in s.contract.reading.facts.bounds  # what nobody writes into has values that somebody bounds
+    scratch = s.named(r"workspace|semaphore|counter$|scratch|barrier") or (s.named(r"starts?$") and not told)
+    return Role("zeros") if scratch else None
 
 
 def _mask(s: Subject) -> Role | None:
@@ -212,8 +222,9 @@ def _mask(s: Subject) -> Role | None:
 
 # In this order: what a name alone tells comes before what descriptions tell, which speak of other inputs as well.
 _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    starts, _top_k, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, parts, _experts,
-    _sparse, _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _seeds, _lengths, _tokens, _mask, packed,
+    _summed, starts, _top_k, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, parts,
+    _experts, _sparse, _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _seeds, _lengths, _tokens, _mask,
+    packed,
 )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from pytest_flashinfer.data.source import BrokenSource, parse_python
 from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.equation import size
-from pytest_flashinfer.inputs.hints import names_of
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, index_limit, pool_of
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract

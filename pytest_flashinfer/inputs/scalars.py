@@ -10,10 +10,10 @@ from pytest_flashinfer.data.constraints import ConstraintError, evaluate_integer
 from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float
 from pytest_flashinfer.inputs.equation import size, whole
-from pytest_flashinfer.inputs.hints import constant
 from pytest_flashinfer.inputs.special import special
 from pytest_flashinfer.inputs.subject import NAMES, find_axis
 from pytest_flashinfer.inputs.told import modes
+from pytest_flashinfer.inputs.trees import constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from pytest_flashinfer.data.source import BrokenSource, parse_python
 from pytest_flashinfer.inputs.dtypes import largest
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.float_roles import FREE
-from pytest_flashinfer.inputs.hints import constant, names_of
+from pytest_flashinfer.inputs.trees import constant, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

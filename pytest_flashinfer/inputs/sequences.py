@@ -15,10 +15,11 @@ from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.limits import limits
 from pytest_flashinfer.inputs.partition import floored, partition
+from pytest_flashinfer.inputs.plan import parts_of
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from pytest_flashinfer.inputs.contract import Contract
@@ -79,11 +80,16 @@ class Sequences:
     kv: list[int] | None = None
     q: list[int] | None = None
     segments: dict[str, list[int]] = field(default_factory=dict)
+    told: dict[str, list[int]] = field(default_factory=dict)  # what each tensor of lengths says
+    split: set[str] = field(default_factory=set)  # the groups, kv and q, whose lengths have to add up to an axis
 
 
-def lengths_of(pointers: torch.Tensor, end: int | None = None) -> list[int]:
-    """Return the lengths of the segments between pointers, and of the last one up to `end`, where that is given."""
-    flat = pointers.to("cpu", torch.int64)
+def lengths_of(setting: Setting, pointer: Pointer) -> list[int]:
+    """Return the lengths of the segments that a given array of pointers, or of their lengths, states."""
+    flat = setting.given[pointer.name].to("cpu", torch.int64)
+    if pointer.counted:
+        return [int(n) for n in flat]
+    end = setting.size(pointer.total) if pointer.open else None
     flat = flat if end is None else torch.cat((flat, flat.new_tensor([end])))
     return [int(n) for n in (flat[1:] - flat[:-1]).clamp_(min=0)]
 
@@ -101,6 +107,7 @@ def draw_sequences(setting: Setting) -> Sequences:
         _draw_keys(setting, kv, found)
     elif (rows := queries.split_rows(setting.contract, plan, "kv")) is not None and not _stated(setting, "kv"):
         found.kv = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng)
+        found.split.add("kv")
     elif plan.lengths or plan.of("page_table"):
         found.kv = _draw_lengths(setting, found)
     query = plan.pointer("q") or (None if kv and kv.group == "plain" else plan.pointer("plain"))
@@ -110,6 +117,7 @@ def draw_sequences(setting: Setting) -> Sequences:
         rows = queries.split_rows(setting.contract, plan, "q")
         if rows is not None:
             found.q = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng, found.kv)
+            found.split.add("q")
     for pointer in plan.pointers:
         if pointer.name not in found.segments:
             found.segments[pointer.name] = _split(setting, pointer, None)
@@ -127,21 +135,32 @@ def _count(setting: Setting, pointer: Pointer) -> int:
 
 def _split(setting: Setting, pointer: Pointer, caps: list[int] | None) -> list[int]:
     if pointer.name in setting.given:
-        return lengths_of(setting.given[pointer.name], setting.size(pointer.total) if pointer.open else None)
+        return lengths_of(setting, pointer)
     count, total = _count(setting, pointer), setting.size(pointer.total)
     if total is None:
         total = max(_USUAL * count, _wanted(setting, "q") if pointer.group == "kv" else 0)
         total = total if caps is None else min(sum(caps), total)
     if count == 0 and total:
         raise AxisConflict(f"{pointer.name}[-1] == {total}", f"a total of {total} and no segments")
-    longest = setting.size(setting.contract.reading.facts.longest.get(pointer.name))
-    if longest is not None and longest * count >= total:
-        caps = [longest] * count if caps is None else [min(longest, cap) for cap in caps]
-    return partition(total, count, setting.structure, setting.rng, caps)
+    shortest, longest = parts_of(setting.contract, pointer)
+    least, most = _of_all(setting, shortest, max), _of_all(setting, longest, min)
+    if most is not None and most * count >= total:
+        caps = [most] * count if caps is None else [min(most, cap) for cap in caps]
+    unit = setting.size(setting.contract.reading.facts.units.get(pointer.name)) or 1
+    if unit > 1 and total % unit == 0:
+        caps = None if caps is None else [cap // unit for cap in caps]
+        split = partition(total // unit, count, setting.structure, setting.rng, caps)
+        return [unit * n for n in floored(split, -(-(least or 0) // unit))]
+    return floored(partition(total, count, setting.structure, setting.rng, caps), least or 0)
+
+
+def _of_all(setting: Setting, trees: tuple[ast.expr, ...], join: Callable[[list[int]], int]) -> int | None:
+    known = [n for tree in trees if (n := setting.size(tree)) is not None]
+    return join(known) if known else None
 
 
 def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
-    tables = pointer.total is None and bool(setting.plan.of("page_table"))
+    tables = (pointer.total is None or pointer.counted) and bool(setting.plan.of("page_table"))
     split = _split(setting, pointer, [capacity(setting, found)] * _count(setting, pointer) if tables else None)
     if _never_empty(setting) and pointer.name not in setting.given:
         split = floored(split, 1)

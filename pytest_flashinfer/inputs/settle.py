@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.axes import complete
 from pytest_flashinfer.inputs.equation import size
-from pytest_flashinfer.inputs.plan import total_axis
+from pytest_flashinfer.inputs.plan import parts_of, total_axis
 from pytest_flashinfer.inputs.queries import requests, split_rows, told_lengths
 
 if TYPE_CHECKING:
@@ -109,12 +109,25 @@ def _allowing_zero(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> It
 
 
 def _long_enough(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Segments that may be long enough to hold the total, where a constraint bounds the longest."""
+    """Segments that may be long enough to hold the total, and a total that is enough for them, as constraints say."""
     for pointer in plan.pointers:
-        longest = contract.reading.facts.longest.get(pointer.name)
         total, count = size(pointer.total, env), _segments(contract, pointer, env)
-        if longest is not None and total and count:
-            yield from _at_least(longest, -(-total // count), env)
+        if pointer.total is None or total is None or not count:
+            continue
+        shortest, longest = parts_of(contract, pointer)
+        for tree in shortest:
+            yield from _at_least(pointer.total, count * max(0, size(tree, env) or 0), env)
+        for tree in longest if total else ():
+            raised = list(_at_least(tree, -(-total // count), env))
+            yield from raised
+            most, axis = size(tree, env), total_axis(pointer)
+            if not raised and axis is not None and most is not None and most * count < total:
+                yield axis, most * count
+        unit, axis = size(contract.reading.facts.units.get(pointer.name), env) or 1, total_axis(pointer)
+        if axis is not None and total % unit:
+            yield axis, -(-total // unit) * unit
+        peak = size(contract.reading.facts.peaks.get(pointer.name), env)
+        yield from _at_least(pointer.total, peak or 0, env)
 
 
 def _product(shape: list[int]) -> int:

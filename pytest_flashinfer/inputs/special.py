@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.dtypes import is_float
-from pytest_flashinfer.inputs.hints import comparisons, constant, names_of
 from pytest_flashinfer.inputs.optional import entry_of
+from pytest_flashinfer.inputs.trees import comparisons, constant, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

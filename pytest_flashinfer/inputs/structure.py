@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +18,7 @@ from pytest_flashinfer.inputs.longest import longest_scalars
 from pytest_flashinfer.inputs.row_values import OF_ROWS
 from pytest_flashinfer.inputs.sequences import Sequences, Setting, draw_sequences
 from pytest_flashinfer.inputs.slots import slots
+from pytest_flashinfer.inputs.together import tell_lengths
 from pytest_flashinfer.inputs.top_k import top_k
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
     `setting.env` gains the integer scalars that say how long the longest sequence is. Raises AxisConflict.
     """
     found = draw_sequences(setting)
+    tell_lengths(setting, found)
     tensors: dict[str, torch.Tensor] = {}
     for name in _in_order(setting.plan, names):
         own = replace(setting, rng=Random(f"{setting.seed}/{name}"), given={**setting.given, **tensors})  # noqa: S311
@@ -139,20 +140,12 @@ def _last_page_len(setting: Setting, name: str, found: Sequences) -> torch.Tenso
 
 
 def _lengths(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
-    """Return the lengths of this group of sequences, within what constraints allow."""
-    shape = setting.shape(name)
-    wants_q = setting.plan.roles[name].group == "q" or (found.kv is None and found.q is not None)
-    known = found.q if wants_q else found.kv
-    low, high = setting.limits(name)
-    if known is None or len(known) != math.prod(shape):
-        top = high if high is not None else (min(found.kv, default=0) if wants_q and found.kv else 8)
-        known = [setting.rng.randint(min(low or 0, top), top) for _ in range(math.prod(shape))]
-    return torch.tensor([_clamp(n, low, high) for n in known], dtype=torch.int64).view(shape)
+    lengths = found.segments[name] if name in found.segments else found.told[name]
+    return torch.tensor(lengths, dtype=torch.int64).view(setting.shape(name))
 
 
-def _clamp(value: int, low: int | None, high: int | None) -> int:
-    value = value if high is None else min(value, high)
-    return value if low is None else max(value, low)
+def _counts(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
+    return _lengths(setting, name, found) if name in found.segments else indices.counts(setting, name)
 
 
 def _mask(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
@@ -189,7 +182,7 @@ _OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]]
     "page_ids": indices.page_ids,
     "page_table": indices.page_table,
     "slots": lambda setting, name, _: slots(setting, name),
-    "counts": lambda setting, name, _: indices.counts(setting, name),
+    "counts": _counts,
     "top_k": lambda setting, name, _: top_k(setting, name),
 }
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from pytest_flashinfer.inputs.dtypes import torch_dtype
-from pytest_flashinfer.inputs.hints import Bound, constant
+from pytest_flashinfer.inputs.hints import Bound
+from pytest_flashinfer.inputs.trees import constant
 from pytest_flashinfer.inputs.uses import Use, use
 
 if TYPE_CHECKING:

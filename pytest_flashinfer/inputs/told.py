@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.facts import dimension
-from pytest_flashinfer.inputs.hints import Bound, names_of
+from pytest_flashinfer.inputs.hints import Bound
+from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

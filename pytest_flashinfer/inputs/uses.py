@@ -13,7 +13,7 @@ import torch
 from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, signature
 from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.flow import KEEPING, NO_VALUES, SAME, Flow, arguments, called
-from pytest_flashinfer.inputs.hints import constant
+from pytest_flashinfer.inputs.trees import constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,8 @@ _MOST: Final = 1 << 22  # elements of an index tensor
 class Ragged:
     """How long the sequences are, in tokens; `None` where no input says so.
 
-    `indices` are the integer inputs, on the CPU. `page` is how many slots a page has.
+    `indices` are the integer inputs, on the CPU. `page` is how many slots a page has. `segments` are the lengths that
+    each array of pointers states.
     """
 
     setting: Setting
@@ -30,6 +31,7 @@ class Ragged:
     q: list[int] | None
     page: int
     indices: Mapping[str, torch.Tensor]
+    segments: Mapping[str, list[int]]
 
     @property
     def plan(self) -> Plan:
@@ -72,9 +74,9 @@ def read_lengths(case: Case) -> Ragged:
     setting = setting_for(contract, plan, env, case.recipe, whole)
     page = setting.size(plan.page_size) or 1
     if not _stated(plan, whole, page):
-        return Ragged(setting, None, None, page, whole)
+        return Ragged(setting, None, None, page, whole, {})
     found = draw_sequences(setting)  # which draws nothing that is given
-    return Ragged(setting, found.kv, found.q, page, whole)
+    return Ragged(setting, found.kv, found.q, page, whole, found.segments)
 
 
 def _stated(plan: Plan, whole: Mapping[str, torch.Tensor], page: int) -> bool:

@@ -142,9 +142,9 @@ def _expert_rows(value: torch.Tensor, axis: str, case: Case, ragged: Ragged) -> 
         return None
     groups = value.shape[0]
     for pointer in ragged.plan.pointers:
-        ends = ragged.indices.get(pointer.name)
-        if ends is not None and len(ends) == groups + 1:
-            return int((ends.diff() > 0).sum())
+        lengths = ragged.segments.get(pointer.name, ())
+        if len(lengths) == groups:
+            return sum(n > 0 for n in lengths)
     each = case.axes.get("top_k") or next(map(int, re.findall(r"top_?k_?(\d+)", definition.name)), None)
     tokens = next(iter(case.outputs)).shape[:1]
     if not each or not tokens or "expert" not in axis:

@@ -335,8 +335,9 @@ def test_a_total_without_segments_is_a_conflict():
 
 
 def test_a_constraint_on_data_that_no_rule_understands_is_named():
-    odd = define("odd", axes(n=None), {"x": tensor("n", "int32")}, {"y": tensor("n")}, "", "int(x.sum()) == 12345678")
-    with pytest.raises(Unsatisfiable, match=r"x.sum\(\)"):
+    constraint = "int((x * x).sum()) == 12345678"
+    odd = define("odd", axes(n=None), {"x": tensor("n", "int32")}, {"y": tensor("n")}, "", constraint)
+    with pytest.raises(Unsatisfiable, match=r"\(x \* x\)\.sum\(\)"):
         make_inputs(odd, {"n": 3}, Recipe(0))
 
 

@@ -1,0 +1,223 @@
+"""Lengths that constraints tie to each other, to totals and to axes: nearly whatever is drawn is valid."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_flashinfer.data.constraints import parse
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.solved import solved
+from pytest_flashinfer.inputs.steps import with_steps
+from pytest_flashinfer.inputs.strategies import case_strategy, edge_cases
+from pytest_flashinfer.inputs.trees import demanded
+from tests.inputs.contracts import axes, define, tensor
+
+INTS = "int32"
+_PADDED = {
+    "q": tensor("batch max_q d"), "k": tensor("batch max_kv d"), "q_lens": tensor("batch", INTS),
+    "kv_lens": tensor("batch", INTS),
+}  # fmt: skip
+_PADDED_AXES = axes(batch=None, max_q=None, max_kv=None, d=4)
+_RAGGED = {
+    "q": tensor("total_q d"), "k": tensor("total_kv d"), "qo_indptr": tensor("n1", INTS),
+    "kv_indptr": tensor("n1", INTS),
+}  # fmt: skip
+_RAGGED_AXES = axes(total_q=None, total_kv=None, n1=None, d=4)
+_ENDS = ("total_q == qo_indptr[-1].item()", "total_kv == kv_indptr[-1].item()")
+_PACKED = {"x": tensor("total d"), "seq_lens": tensor("batch", INTS), "prefix_lens": tensor("batch", INTS)}
+_PACKED_AXES = axes(total=None, batch=None, d=4)
+_PAGED = {
+    "q": tensor("total_q d"), "cache": tensor("pages page_size d"), "block_table": tensor("batch max_pages", INTS),
+    "seq_lens": tensor("batch", INTS), "cu_seqlens_q": tensor("n1", INTS),
+}  # fmt: skip
+_PAGED_AXES = axes(total_q=None, batch=None, n1=None, pages=None, max_pages=None, page_size=4, d=4)
+_ONE = {"x": tensor("total d"), "cu_seqlens": tensor("n1", INTS)}
+_ONE_AXES = axes(total=None, n1=None, d=4)
+_BESIDE = {**_ONE, "lens": tensor("batch", INTS)}
+_BESIDE_AXES = axes(total=None, n1=None, batch=None, d=4)
+_BESIDE_ENDS = ("n1 == batch + 1", "total == cu_seqlens[-1].item()")
+
+CONTRACTS = {
+    "one_below_the_other": (_PADDED_AXES, _PADDED, "(q_lens <= kv_lens).all()", "(q_lens >= 1).all()",
+                            "q_lens.max() <= max_q", "kv_lens.max() <= max_kv"),
+    "all_in_one": (_PADDED_AXES, _PADDED, "((q_lens >= 0) & (q_lens < kv_lens) & (kv_lens <= max_kv)).all()",
+                   "(q_lens <= max_q).all()"),
+    "in_a_loop": (_PADDED_AXES, _PADDED, "all(0 < a <= b for a, b in zip(q_lens.tolist(), kv_lens.tolist()))",
+                  "max(q_lens) <= max_q", "max(kv_lens) <= max_kv"),
+    "by_index": (_PADDED_AXES, _PADDED, "all(q_lens[i] <= kv_lens[i] for i in range(batch))", "q_lens.min() >= 0",
+                 "max(q_lens) <= max_q", "max(kv_lens) <= max_kv"),
+    "added": (_PADDED_AXES, _PADDED, "(q_lens + kv_lens <= max_kv).all()", "(q_lens <= max_q).all()",
+              "(q_lens >= 0).all()", "(kv_lens >= 0).all()"),
+    "segments": (_RAGGED_AXES, _RAGGED, *_ENDS,
+                 "((qo_indptr[1:] - qo_indptr[:-1]) <= (kv_indptr[1:] - kv_indptr[:-1])).all()"),
+    "diff": (_RAGGED_AXES, _RAGGED, *_ENDS, "torch.all(torch.diff(qo_indptr) <= kv_indptr.diff())"),
+    "no_empty_segment": (_RAGGED_AXES, _RAGGED, *_ENDS, "((kv_indptr[1:] - kv_indptr[:-1]) >= 1).all()"),
+    "rising": (_ONE_AXES, _ONE, "total == cu_seqlens[-1].item()", "(cu_seqlens[1:] > cu_seqlens[:-1]).all()"),
+    "short": (_ONE_AXES, _ONE, "total == cu_seqlens[-1].item()", "n1 >= 2",
+              "(cu_seqlens[1:] - cu_seqlens[:-1] <= 16).all()"),
+    "blocks": (_ONE_AXES, _ONE, "total == cu_seqlens[-1].item()", "n1 >= 2",
+               "((cu_seqlens[1:] - cu_seqlens[:-1]) % 8 == 0).all()"),
+    "longest": (axes(total=None, n1=None, longest=None, d=4), {**_ONE, "mask": tensor("longest longest", "bool")},
+                "n1 >= 2", "total == cu_seqlens[-1].item()",
+                "longest == (cu_seqlens[1:] - cu_seqlens[:-1]).max().item()"),
+    "greatest": (axes(batch=None, most=None, d=4), {"x": tensor("batch most d"), "lens": tensor("batch", INTS)},
+                 "batch >= 1", "most == lens.max().item()"),
+    "sum": (_PACKED_AXES, _PACKED, "total == seq_lens.sum().item()", "(prefix_lens <= seq_lens).all()",
+            "(prefix_lens >= 0).all()"),
+    "sum_of_no_empty_ones": (_PACKED_AXES, _PACKED, "int(sum(seq_lens)) == total", "(seq_lens >= 1).all()"),
+    "counts": (axes(total=None, experts=8, d=4), {"x": tensor("total d"), "tokens_per_expert": tensor("experts", INTS)},
+               "int(tokens_per_expert.sum()) == total"),
+    "lengths_beside_pointers": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS, "(cu_seqlens[1:] == lens.cumsum(0)).all()"),
+    "lengths_from_pointers": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS, "(cu_seqlens[1:] - cu_seqlens[:-1] == lens).all()"),
+    "blocks_for_lengths": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS,
+                           "(cu_seqlens[1:] - cu_seqlens[:-1] == (lens + 4 - 1) // 4).all()"),
+    "ceilings_for_lengths": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS, "(cu_seqlens.diff() == cdiv(lens, 4)).all()"),
+    "segments_below_lengths": (_PAGED_AXES, _PAGED, "n1 == batch + 1", "total_q == cu_seqlens_q[-1].item()",
+                               "seq_lens.max() <= max_pages * page_size",
+                               "(seq_lens >= cu_seqlens_q[1:] - cu_seqlens_q[:-1]).all()"),
+    "windows": (axes(n=None, m=None, d=4),
+                {"x": tensor("n d"), "starts": tensor("m", INTS), "lengths": tensor("m", INTS)},
+                "(starts >= 0).all()", "(lengths >= 0).all()", "(starts + lengths <= n).all()"),
+    "offsets_and_segments": (axes(n=None, n1=None, batch=None, rows=None, d=4),
+                             {"x": tensor("n d"), "cos_sin": tensor("rows d"), "indptr": tensor("n1", INTS),
+                              "offsets": tensor("batch", INTS)},
+                             "n1 == batch + 1", "n == indptr[-1].item()", "(offsets >= 0).all()",
+                             "(offsets + indptr[1:] - indptr[:-1] <= rows).all()"),
+}  # fmt: skip
+
+
+def definition_of(name):
+    sizes, inputs, *constraints = CONTRACTS[name]
+    first = next(iter(inputs.values()))
+    return define(name, sizes, inputs, {"y": tensor(" ".join(first.shape))}, "", *constraints)
+
+
+def check(definition, sizes, recipe):
+    inputs = make_inputs(definition, sizes, recipe)  # raises where a constraint does not hold
+    assert all(parse(text).tree is not None for text in definition.constraints)
+    return inputs
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_every_edge_is_valid(name):
+    definition = definition_of(name)
+    cases = edge_cases(definition, max_elements=1 << 12, limit=40)
+    assert len(cases) > 10
+    for sizes, recipe in cases:
+        check(definition, sizes, recipe)
+
+
+@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_random_draws_are_valid(data):
+    definition = definition_of(data.draw(st.sampled_from(sorted(CONTRACTS))))
+    check(definition, *data.draw(case_strategy(definition, max_elements=1 << 12)))
+
+
+def drawn(name, sizes, count=40):
+    definition = definition_of(name)
+    return [make_inputs(definition, sizes, Recipe(seed=seed)) for seed in range(count)]
+
+
+def test_lengths_below_others_are_all_that_they_may_be():
+    cases = drawn("one_below_the_other", {"batch": 6, "max_q": 8, "max_kv": 12})
+    pairs = {(int(q), int(kv)) for case in cases for q, kv in zip(case["q_lens"], case["kv_lens"], strict=True)}
+    assert any(q == kv for q, kv in pairs)
+    assert any(q + 1 == kv for q, kv in pairs)
+    assert any(q == 1 and kv > 8 for q, kv in pairs)
+    assert {1, 8} <= {q for q, _ in pairs}
+
+
+def test_prefixes_are_none_some_and_all_of_a_sequence():
+    cases = drawn("sum", {"total": 40, "batch": 5})
+    pairs = [(int(p), int(n)) for case in cases for p, n in zip(case["prefix_lens"], case["seq_lens"], strict=True)]
+    assert any(p == 0 < n for p, n in pairs)
+    assert any(0 < p < n for p, n in pairs)
+    assert any(0 < p == n for p, n in pairs)
+
+
+def test_parts_of_a_sum_are_as_uneven_as_segments():
+    cases = drawn("sum_of_no_empty_ones", {"total": 40, "batch": 5})
+    lengths = [sorted(case["seq_lens"].tolist()) for case in cases]
+    assert {sum(each) for each in lengths} == {40}
+    assert min(map(min, lengths)) == 1
+    assert max(map(max, lengths)) > 20
+    assert len({tuple(each) for each in lengths}) > 20
+
+
+def test_counts_that_sum_to_a_total_are_counts_and_no_ids():
+    plan = plan_of(contract_of(definition_of("counts")))
+    assert plan.roles["tokens_per_expert"].kind == "counts"
+    assert plan.pointers[0].counted
+    assert any(0 in case["tokens_per_expert"].tolist() for case in drawn("counts", {"total": 40, "experts": 8}))
+
+
+def tree(text):
+    return ast.parse(text, mode="eval").body
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("p[1:] - p[:-1] <= n", "'steps of p' <= n"),
+    ("x + p[1:] - p[:-1] <= n", "x + 'steps of p' <= n"),
+    ("p[1:] == p[:-1] + x", "'steps of p' - x == 0"),
+    ("p[1:] == torch.cumsum(x, dim=0)", "'steps of p' == x"),
+    ("torch.diff(p) >= p.diff()", "'steps of p' >= 'steps of p'"),
+    ("p[1:] >= p[:-1]", "'steps of p' >= 0"),
+    ("p[2:] - p[:-2] <= n", "p[2:] - p[:-2] <= n"),
+    ("q[1:] - p[:-1] <= n", "q[1:] - p[:-1] <= n"),
+])  # fmt: skip
+def test_differences_of_neighbouring_pointers_get_a_name(text, expected):
+    found = with_steps(tree(text), ["p", "q"])
+    assert ast.unparse(found).replace("steps of p", "'steps of p'") == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("all(a <= b for a, b in zip(x.tolist(), y))", [("x", "LtE", "y"), ("y", "GtE", "x")]),
+    ("all(v >= 1 for v in x)", [("x", "GtE", "1"), ("1", "LtE", "x")]),
+    ("all(x[i] <= x[i + 1] for i in range(n))", [("x[:-1]", "LtE", "x[1:]"), ("x[1:]", "GtE", "x[:-1]")]),
+    ("all(x[i - 1] < x[i] for i in range(1, n))", [("x[:-1]", "Lt", "x[1:]"), ("x[1:]", "Gt", "x[:-1]")]),
+    ("all(v > i for i, v in enumerate(x))", [("x", "Gt", "i"), ("i", "Lt", "x")]),
+    ("all(x[i] <= i for i in range(n))", []),
+    ("all(a <= b for a in x for b in y)", []),
+    ("all(a <= 3 for a in x if a > 1)", []),
+])  # fmt: skip
+def test_conditions_in_loops_are_read_as_conditions_on_whole_tensors(text, expected):
+    found = [(ast.unparse(left), op.__name__, ast.unparse(right)) for left, op, right in demanded(tree(text))]
+    assert found == expected
+
+
+FORMS = (
+    "x + y", "x - y", "y - x", "3 * x", "x * 2 + y", "x // 4", "-(-x // 4)", "cdiv(x, 4)", "(x + 3) // 4 - y", "-x",
+    "2 - x", "x - (y + 1)", "x // 2 // 2",
+)  # fmt: skip
+
+
+@given(st.sampled_from(FORMS), st.sampled_from(["<", "<=", ">", ">=", "=="]), st.data())
+def test_what_is_solved_for_a_tensor_says_the_same(form, op, data):
+    x, y, n = (data.draw(st.integers(-20, 20)) for _ in range(3))
+    env = {"x": x, "y": y, "n": n, "cdiv": lambda a, b: -(-a // b)}
+    condition = tree(f"{form} {op} n")
+    holds = eval(compile(ast.Expression(ast.fix_missing_locations(condition)), "", "eval"), env)  # our own text
+    found = []
+    for part, kind, value in solved(condition.left, type(condition.ops[0]), condition.comparators[0], {"x", "y"}):
+        assert isinstance(part, ast.Name)
+        said = ast.fix_missing_locations(ast.Expression(ast.Compare(part, [kind()], [value])))
+        found.append(eval(compile(said, "", "eval"), env))
+    assert all(found) is holds  # an equation with a rounding has two halves
+    assert found
+
+
+def test_a_tensor_of_lengths_that_a_workload_states_stays():
+    definition = definition_of("sum")
+    stated = torch.tensor([3, 0, 37], dtype=torch.int32)
+    inputs = make_inputs(definition, {"total": 40, "batch": 3}, Recipe(0), given={"seq_lens": stated})
+    assert inputs["seq_lens"].tolist() == [3, 0, 37]
+    assert bool((inputs["prefix_lens"] <= stated).all())
