@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_flashinfer.judge.truth import hopeless, undecidable
+from pytest_flashinfer.judge.truth import SAMPLED, hopeless, undecidable
 from pytest_flashinfer.judge.vacuity import probe, unalike
 
 if TYPE_CHECKING:
     import torch
 
     from pytest_flashinfer.judge.tolerance import Tolerance
-    from pytest_flashinfer.judge.truth import Truth
+    from pytest_flashinfer.judge.truth import OutputTruth, Truth
     from pytest_flashinfer.worker.case import Case
 
 SMALL = 1 << 24  # bytes of a case whose inputs are compared with those of another
@@ -35,28 +36,32 @@ class Proof:
         self.probed = probed
         self._stated = tolerance.describe()
         self._first: dict[Any, tuple[Case, Truth]] = {}  # of a listed workload, whose answer is wrong for the others
-        self._tells = False  # some drawn case tells right answers from cheap ones
-        self._nothing: tuple[str, Case] | None = None  # why one does not
+        self._told: set[str] = set()  # outputs of which some drawn case tells right answers from cheap ones
+        self._nothing: dict[str, tuple[str, Case]] = {}  # by output, why the first that does not lets a cheap one pass
 
     def lacking(self, case: Case, truth: Truth, outputs: Outputs) -> str:
         """Return why a case proves nothing, or an empty string; of drawn ones only all together may prove nothing."""
         if case.workload is not None:
             return self._of_listed(case, truth, outputs)
-        if self._stated and not self._tells:
+        if self._stated:
             self._weigh(case, truth)
         return ""
 
     def lacking_of_all(self) -> tuple[str, Case] | None:
-        """Return why no drawn case has proved anything under a stated tolerance, and the first of them; else `None`."""
-        return None if self._tells else self._nothing
+        """Return why no drawn case has proved anything of an output under a stated tolerance, and the first of them.
+
+        `None` where each output has been told from cheap answers, or could not be: some are 0 in every case.
+        """
+        return next((found for name, found in self._nothing.items() if name not in self._told), None)
 
     def _weigh(self, case: Case, truth: Truth) -> None:
-        """Note whether a drawn case tells right answers from cheap ones: where both are the same, it says nothing."""
-        found = probe(truth, self.tolerance, inputs=case.values)
-        refused = [each for each in found if each.refused]
-        self._tells = not found and any(x.native is not None and x.native.numel() for x in truth.outputs.values())
-        if refused and self._nothing is None:
-            self._nothing = refused[0].reason, case
+        """Note of which outputs a drawn case tells right answers from cheap ones: where both are the same, of none."""
+        open_ones = {name: each for name, each in truth.outputs.items() if name not in self._told and _says(each)}
+        found = probe(replace(truth, outputs=open_ones), self.tolerance, inputs=case.values) if open_ones else []
+        self._told |= open_ones.keys() - {each.output for each in found}
+        for each in found:
+            if each.refused:
+                self._nothing.setdefault(each.output, (each.reason, case))
 
     def _of_listed(self, case: Case, truth: Truth, outputs: Outputs) -> str:
         """Look at a listed workload, and once at an answer to other contents; once for all solutions."""
@@ -91,6 +96,13 @@ class Proof:
             if self.check(zeros, truth, self.tolerance.limits()) is None:
                 text = "the definition's own check proves nothing: zeros would pass; correct it"
         return text
+
+
+def _says(output: OutputTruth) -> bool:
+    """Say whether there is anything in an output that a cheap answer could miss."""
+    if output.native is None or not output.native.numel() or output.how == SAMPLED:
+        return False
+    return output.undecided is None or not bool(output.undecided.all())
 
 
 def _differs_from_zero(value: torch.Tensor | None) -> bool:

@@ -1,0 +1,55 @@
+"""Of drawn cases together, each output has to be told from cheap answers under what is tolerated."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_flashinfer.judge.tolerance import parse
+from pytest_flashinfer.judge.truth import SAMPLED, OutputTruth, Truth
+from pytest_flashinfer.proof import Proof
+
+NAMES = ("y", "z")
+SIZES = {"tiny": 1e-4, "usual": 1.0}  # beside an absolute tolerance of 1e-3
+
+
+def value(name: str, kind: str) -> OutputTruth:
+    x = torch.linspace(-1, 1, 16) * SIZES.get(kind, 0.0)
+    undecided = torch.ones(16, dtype=torch.bool) if kind == "undecided" else None
+    if kind == "empty":
+        x = x[:0]
+    return OutputTruth(name, "float32", x, x.double(), torch.full(x.shape, 1e-6, dtype=torch.float64), undecided)
+
+
+def lacking(cases: list[dict[str, str]], *more: OutputTruth) -> str:
+    proof = Proof(parse(" ".join(f"{name}:rtol=1e-3 {name}:atol=1e-3" for name in NAMES)), None, {})
+    case: Any = SimpleNamespace(workload=None, values={})
+    for kinds in cases:
+        outputs = {name: value(name, kind) for name, kind in kinds.items()} | {each.name: each for each in more}
+        assert proof.lacking(case, Truth(outputs), dict) == ""
+    found = proof.lacking_of_all()
+    return "" if found is None else found[0]
+
+
+def test_an_output_that_is_the_same_in_every_case_does_not_hide_what_others_prove() -> None:
+    flag = OutputTruth("overflows", "int32", torch.zeros(4, dtype=torch.int32))
+    assert lacking([{"y": "tiny"}, {"y": "usual"}], flag) == ""
+    assert "the tolerance of y proves nothing" in lacking([{"y": "tiny"}, {"y": "tiny"}], flag)
+
+
+def test_what_one_output_proves_is_no_proof_of_another() -> None:
+    drawn = OutputTruth("ids", "int32", torch.arange(4, dtype=torch.int32), how=SAMPLED)
+    assert "of z" in lacking([{"y": "usual", "z": "tiny"}, {"y": "usual", "z": "zero"}], drawn)
+
+
+@given(st.lists(st.fixed_dictionaries(dict.fromkeys(NAMES, st.sampled_from([*SIZES, "zero", "empty", "undecided"])))))
+def test_an_output_lacks_proof_where_a_cheap_answer_was_refused_and_never_told(cases: list[dict[str, str]]) -> None:
+    kinds = {name: {each[name] for each in cases} for name in NAMES}
+    without = [name for name in NAMES if "tiny" in kinds[name] and "usual" not in kinds[name]]
+    found = lacking(cases)
+    assert bool(found) == bool(without)
+    assert not found or any(f"the tolerance of {name} proves nothing" in found for name in without)
