@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from pytest_flashinfer import measurement, timing
 
+from .pages import blocks, execute
+
+ROOT = Path(__file__).parents[2]
 SPEED = ("-k", "test_speed")
 
 
@@ -98,6 +102,22 @@ def test_by_mark(repository, clock):
     clock(80)
     assert repository.run(*SPEED, "-o", "fib_min_speedup=1").code == 1
     assert repository.run(*SPEED, "--fib-min-speedup=1").code == 0
+
+
+def test_the_mark_as_the_page_shows_it_is_of_its_folder(repository, clock):
+    """pytest hands the hook of every conftest.py all items of a run."""
+    [block] = [each for each in blocks(ROOT / "docs/timing.md") if each.file == "definitions/gemm/conftest.py"]
+    execute(block, repository.root)
+    repository.define(name="scale_add_h4", op_type="gemm")
+    repository.sizes(4, name="scale_add_h4", folder="gemm")
+    repository.solve("other", of="scale_add_h4")
+    clock(95)
+    done = repository.run(*SPEED)
+    assert {name: done[f"test_speed[{name}"].outcome for name in ("good", "other")} == {
+        "good": "passed",
+        "other": "failure",
+    }
+    assert "LOW_SPEEDUP: 1.05x is below 1.1x" in done["test_speed[other"].text
 
 
 def test_slower_twice_fails(repository, clock, saved):

@@ -6,11 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from pytest_flashinfer.data.schema import NAMES
+from pytest_flashinfer.judge.truth import OutputTruth
 
 from .pages import MARKS, SHELL, blocks, execute, read, run
 
@@ -93,6 +95,13 @@ def test_what_is_only_warned_of_fails_as_the_page_of_ci_says(folder, solutions):
 def test_the_page_of_formats_names_every_schema():
     text = (ROOT / "docs/formats.md").read_text()
     assert all(f"`{name}`" in text for name in NAMES)
+
+
+def test_the_page_on_extending_names_what_a_truth_has():
+    about = (ROOT / "docs/extending.md").read_text().partition("`truth.outputs[name]` has")[2].partition(".\n")[0]
+    named = re.findall(r"`(\w+)`", about)
+    assert named[:2] == ["native", "wide"]
+    assert set(named) - {"None"} <= {each.name for each in fields(OutputTruth)}
 
 
 def test_every_page_is_in_the_navigation():
