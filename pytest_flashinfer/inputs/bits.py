@@ -36,15 +36,18 @@ def bits(setting: Setting, name: str, found: Sequences, device: torch.device) ->
     if rows.shape[1] > 1:
         words.masked_fill_(kinds > 1 - _SHARE, 0)
         rows[torch.rand(len(rows), generator=generator, device=device) < _SINGLE] = 0
-    _set_one(rows, ends.bits, generator)
+    _set_one(rows, ends, generator)
     if setting.structure == "blank":
         rows[::2] = 0
     return words
 
 
-def _set_one(rows: torch.Tensor, width: int, generator: torch.Generator) -> None:
+def _set_one(rows: torch.Tensor, ends: torch.iinfo, generator: torch.Generator) -> None:
     """Set a bit of each row, at any place: but of the last word, whose other bits may be behind the end, the first."""
     count, last = len(rows), rows.shape[1] - 1
     where = torch.randint(last + 1, (count, 1), generator=generator, device=rows.device)
-    place = torch.randint(width, (count, 1), generator=generator, device=rows.device).masked_fill_(where == last, 0)
-    rows.scatter_(1, where, rows.gather(1, where) | (torch.ones_like(place) << place))
+    place = torch.randint(ends.bits, (count, 1), generator=generator, device=rows.device).masked_fill_(where == last, 0)
+    bit = torch.ones_like(place) << place
+    if ends.min < 0:
+        bit.masked_fill_(place == ends.bits - 1, ends.min)  # the sign
+    rows.scatter_(1, where, rows.gather(1, where) | bit)

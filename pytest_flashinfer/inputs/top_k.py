@@ -34,6 +34,7 @@ def top_k(setting: Setting, name: str) -> torch.Tensor:
     """
     low, high = setting.limits(name)
     row, (least, most) = setting.limit(name), setting.ends(name)
+    row = None if row is None else min(row, most)  # it may be all of a row, which the dtype then has to hold
     top = max(1, low or 1, min(n for n in (row or high or _FEW, high) if n is not None))
     least, most = least if low is None else low, most if high is None else high
     apart = [n for n in _apart(setting, name, top, row) if least <= n <= most]

@@ -400,15 +400,18 @@ def test_a_mask_of_bits_uses_all_of_them():
 
 
 @pytest.mark.parametrize(
-    ("words", "dtype", "width"), [(5, "int32", 32), (3, "int64", 64), (3, "uint64", 64), (1, "int32", 32)]
-)
+    ("words", "dtype", "width"),
+    [(5, "int16", 16), (5, "uint16", 16), (5, "int32", 32), (5, "uint32", 32), (3, "int64", 64), (3, "uint64", 64),
+     (1, "int16", 16), (1, "int32", 32)],
+)  # fmt: skip
 def test_words_of_a_mask_are_full_and_empty_and_rows_have_one_bit_at_any_place(words, dtype, width):
     masks = define("masks", axes(n=None, words=words), {"x": tensor("n words"), "bitmask": tensor("n words", dtype)},
                    {"y": tensor("n words")}, NOTHING)  # fmt: skip
     sizes = {"n": 40, "words": words}
     drawn = torch.cat([make_inputs(masks, sizes, Recipe(seed))["bitmask"] for seed in range(20)]).long()
     assert bool(drawn.ne(0).any(dim=1).all()), "each row has a bit"
-    mixed = drawn[drawn.eq(-1).any(dim=1) & drawn.ne(-1).any(dim=1)]
+    full = -1 if width == 64 or dtype.startswith("int") else 2**width - 1
+    mixed = drawn[drawn.eq(full).any(dim=1) & drawn.ne(full).any(dim=1)]
     assert words == 1 or (len(mixed) and bool(drawn.eq(0).any()))
     ones = (drawn.unsqueeze(-1) >> torch.arange(width)).bitwise_and(1).view(len(drawn), -1)
     places = ones[ones.sum(dim=1) == 1].argmax(dim=1)

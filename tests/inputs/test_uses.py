@@ -231,6 +231,14 @@ def test_a_top_k_is_known_by_its_name_and_lies_anywhere_in_a_row(words, apart):
     assert drawn == {*range(1, 51)} | apart
 
 
+@pytest.mark.parametrize(("dtype", "most"), [("int8", 127), ("uint8", 255), ("int16", 300), ("uint16", 300)])
+def test_a_top_k_is_at_most_what_its_dtype_holds(dtype, most):
+    inputs = {"probs": tensor("n vocab"), "top_k": tensor("n", dtype, description=KEPT)}
+    definition = define("topk", axes(n=None, vocab=300), inputs, {"y": tensor("n vocab")}, UNSEEN)
+    drawn = {int(k) for seed in range(12) for k in make_inputs(definition, {"n": 40}, Recipe(seed))["top_k"]}
+    assert {1, most} <= drawn <= {*range(1, most + 1)}
+
+
 def test_what_a_reference_does_with_no_top_k_is_drawn_unless_it_refuses_it():
     inputs = {"probs": tensor("n classes"), "top_k": tensor("n", "int32")}
     drawn = []
