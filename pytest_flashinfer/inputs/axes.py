@@ -205,8 +205,9 @@ def _neighbours(value: int, rule: Rule, env: Mapping[str, Any]) -> Iterator[int]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Name):
             step = _number(node.right, env)
             yield from [(value // step + 1) * step] if step > 1 else []
-    numbers = {n.value for n in ast.walk(rule.tree) if isinstance(n, ast.Constant) and type(n.value) is int}
-    steps = sorted({2, 4, 8, 16, 32, 64, 128, 256} | {n for n in numbers if n > 1})
+    named = {n.value for n in ast.walk(rule.tree) if isinstance(n, ast.Constant) and type(n.value) is int}
+    steps = sorted({2, 4, 8, 16, 32, 64, 128, 256} | {n for n in named if n > 1})
+    numbers = {n + side for n in named for side in (-1, 0, 1)}  # `n > 100000` begins beside its number
     up = {value + i for i in range(1, _NEAR)} | numbers
     up |= {-(-value // step) * step for step in steps} | {(value // step + 1) * step for step in steps}
     up |= {1 << n for n in range(17)}

@@ -57,6 +57,9 @@ def test_one_unknown_is_found_whatever_side_it_stands_on(constraint, given, name
         ("cdiv(n, 64) == 2", {65, 67, 128}, lambda n: 64 < n <= 128),
         ("abs(n - 8) == 2", {6, 10}, lambda n: n in {6, 10}),
         ("(n - 8) * (n - 10) == 0", {8, 10}, lambda n: n in {8, 10}),
+        ("n > 100000", {100001}, lambda n: n > 100000),
+        ("n >= 100000 and n % 3 == 1", {100000}, lambda n: n >= 100000 and n % 3 == 1),
+        ("not n <= 70000", {70001}, lambda n: n > 70000),
     ],
 )
 def test_an_equation_with_many_solutions_leaves_its_size_free(constraint, some, right):
