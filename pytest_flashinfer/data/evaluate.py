@@ -64,18 +64,29 @@ def _constant(walk: _Walk, node: Any) -> Any:
 
 
 def _name(walk: _Walk, node: Any) -> Any:
+    value = _known(walk, node)
+    return value if type(value) is int else _as_numbers(value)
+
+
+def _known(walk: _Walk, node: Any) -> Any:
     try:
         return walk.env[node.id]
     except KeyError:
         raise ConstraintError(f"{node.id!r} has no value") from None
 
 
+def _as_numbers(value: Any) -> Any:
+    """Return a tensor of unsigned integers in 64 bits where torch compares and adds up none of its dtype."""
+    return value.long() if str(getattr(value, "dtype", "")).startswith("torch.uint") and value.itemsize > 1 else value
+
+
 def _attribute(walk: _Walk, node: Any) -> Any:
     if isinstance(node.value, ast.Name) and node.value.id in MODULES and node.value.id not in walk.env:
         return MATH[node.attr] if node.value.id == "math" else node.attr  # torch.int32 is the text "int32"
-    owner = walk.value(node.value)
     if node.attr == "dtype":
+        owner = _known(walk, node.value) if isinstance(node.value, ast.Name) else walk.value(node.value)
         return str(owner.dtype).removeprefix("torch.")
+    owner = walk.value(node.value)
     if node.attr in ("shape", "ndim") and isinstance(owner, (int, float)):
         return () if node.attr == "shape" else 0
     return tuple(owner.shape) if node.attr == "shape" else getattr(owner, node.attr)

@@ -10,6 +10,7 @@ import torch
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.inputs.dtypes import integer_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,13 +42,13 @@ class Box:
     shape: torch.Size
 
     @classmethod
-    def of(cls, x: torch.Tensor) -> Box:
-        """Return what the dtype allows."""
-        floats = x.is_floating_point()
-        ends = (-torch.inf, torch.inf) if floats else (torch.iinfo(x.dtype).min, torch.iinfo(x.dtype).max)
-        wide = torch.float64 if floats else torch.int64
+    def of(cls, x: torch.Tensor, dtype: torch.dtype | None = None) -> Box:
+        """Return what the dtype allows: that of `x`, unless it only stands for another that torch cannot compute in."""
+        dtype = dtype or x.dtype
+        ends = (-torch.inf, torch.inf) if dtype.is_floating_point else integer_ends(dtype)
+        wide = torch.float64 if dtype.is_floating_point else torch.int64
         low, high = (torch.tensor(end, dtype=wide, device=x.device) for end in ends)
-        return cls(low, high, torch.zeros((), dtype=torch.bool, device=x.device), x.dtype, x.shape)
+        return cls(low, high, torch.zeros((), dtype=torch.bool, device=x.device), dtype, x.shape)
 
     def narrow(self, env: Mapping[str, Any], limits: Iterable[Limit], x: torch.Tensor) -> None:
         """Take in what limits say of `x`; nothing where it cannot be computed."""
@@ -80,9 +81,9 @@ def _ends(op: type[ast.cmpop], value: torch.Tensor, dtype: torch.dtype) -> tuple
     """Return the least and the greatest value beside `value` that a comparison allows; of floats, `value` itself."""
     if dtype.is_floating_point:
         return value, value
-    ends, strict = torch.iinfo(dtype), op in {ast.Lt, ast.Gt}
+    (lowest, highest), strict = integer_ends(dtype), op in {ast.Lt, ast.Gt}
     least, most = (value.floor() + 1, value.ceil() - 1) if strict else (value.ceil(), value.floor())
-    least, most = (end.clamp(float(ends.min), float(ends.max)).to(torch.int64) for end in (least, most))
+    least, most = (end.clamp(float(lowest), float(highest)).to(torch.int64) for end in (least, most))
     return least, most
 
 

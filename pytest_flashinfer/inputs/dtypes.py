@@ -33,6 +33,7 @@ _PLAIN: Final = {
 }
 BYTES: Final = frozenset({torch.float8_e8m0fnu, torch.float4_e2m1fn_x2})  # torch cannot compute in these: make bytes
 FLOAT8: Final = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
+UNSIGNED: Final = frozenset({torch.uint16, torch.uint32, torch.uint64})  # torch stores these, and hardly computes
 TEXTS: Final = frozenset({"string", "dtype", "device"})  # of scalars that are no numbers
 NOT_TENSORS: Final = TEXTS | {"unknown"}
 
@@ -77,6 +78,17 @@ def storage_shape(shape: Sequence[int], dtype: str) -> tuple[int, ...]:
     if shape[-1] % 2:
         raise InputsError(f"{dtype} packs two values a byte, but the last axis has {shape[-1]}: state an even size")
     return (*shape[:-1], shape[-1] // 2)
+
+
+def as_numbers(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that torch can compare and add up: unsigned integers of more than 8 bits become int64."""
+    return x.long() if x.dtype in UNSIGNED else x
+
+
+def integer_ends(dtype: torch.dtype) -> tuple[int, int]:
+    """Return the least and the greatest number of an integer dtype, of those that int64 has."""
+    ends = torch.iinfo(dtype)
+    return ends.min, min(ends.max, torch.iinfo(torch.int64).max)
 
 
 def largest(dtype: torch.dtype) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs.box import ABOVE, BELOW, Box, Limit
-from pytest_flashinfer.inputs.dtypes import is_float, largest
+from pytest_flashinfer.inputs.dtypes import as_numbers, integer_ends, is_float, largest
 from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.solved import solved
 from pytest_flashinfer.inputs.trees import called, constant, demanded
@@ -122,8 +122,8 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
     """
     kept = env[limits[0].name]
     narrow = kept.is_floating_point() and kept.itemsize < 4  # noqa: PLR2004 - of float32
-    x = kept.float() if narrow else kept.to(torch.uint8) if kept.dtype is torch.bool else kept
-    box = Box.of(x)
+    x = kept.float() if narrow else kept.to(torch.uint8) if kept.dtype is torch.bool else as_numbers(kept)
+    box = Box.of(x, None if narrow or kept.dtype is torch.bool else kept.dtype)
     # A constraint may read them as they are, with its bounds rounded to their dtype (torch compares none of 8 bits), or
     # as numbers of Python.
     for each in (x, kept) if narrow and kept.itemsize > 1 else (x,):
@@ -131,11 +131,11 @@ def _mend(env: dict[str, Any], limits: list[Limit], *, inside: bool) -> bool:
     if not x.numel() or not x.dim() or not bool(box.bad.any()):
         return False
     whole = (x, *(each.expand(x.shape) for each in (box.bad, box.low, box.high)))
-    ends = None if x.is_floating_point() else (x.min().to(torch.int64), x.max().to(torch.int64))
+    own = None if x.is_floating_point() else (x.min().to(torch.int64), x.max().to(torch.int64))
     for part, bad, *range_ in zip(*(each.split(max(1, _CHUNK // x[0].numel())) for each in whole), strict=True):
         low, high = (each[bad] for each in range_)
-        if ends is not None:
-            part[bad] = _fold_integers(part[bad], low, high, *ends)
+        if own is not None:
+            part[bad] = _fold_integers(part[bad], low, high, own, integer_ends(box.dtype))
         else:
             low, high = _inside(low, high, kept.dtype) if inside else (low, high)
             part[bad] = _fold_floats(part[bad], low, high, largest(kept.dtype))
@@ -153,12 +153,11 @@ def _inside(low: torch.Tensor, high: torch.Tensor, dtype: torch.dtype) -> tuple[
 
 
 def _fold_integers(
-    values: torch.Tensor, low: torch.Tensor, high: torch.Tensor, least: torch.Tensor, most: torch.Tensor
+    values: torch.Tensor, low: torch.Tensor, high: torch.Tensor, own: Sequence[torch.Tensor], ends: tuple[int, int]
 ) -> torch.Tensor:
-    """Return values from `low` to `high`; where one of these is open, the tensor's own range ends there."""
-    ends = torch.iinfo(values.dtype)
-    high = torch.where(high == ends.max, torch.maximum(low, most), high)
-    low = torch.where(low == ends.min, torch.minimum(high, least), low)
+    """Return values from `low` to `high`; where one of these is an end of the dtype, that of the tensor's own range."""
+    high = torch.where(high == ends[1], torch.maximum(low, own[1]), high)
+    low = torch.where(low == ends[0], torch.minimum(high, own[0]), low)
     return (low + (values.to(torch.int64) - low) % (high - low + 1).clamp_min(1)).to(values.dtype)
 
 

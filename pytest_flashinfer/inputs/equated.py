@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.dtypes import is_integer
+from pytest_flashinfer.inputs.dtypes import as_numbers, is_integer
 from pytest_flashinfer.inputs.unused import hold
 from pytest_flashinfer.inputs.uses import use
 
@@ -46,14 +46,14 @@ def agree(setting: Setting, tensors: Mapping[str, torch.Tensor]) -> None:
 
 
 def _alike(setting: Setting, a: torch.Tensor, b: torch.Tensor, *, bounded: bool) -> torch.Tensor:
-    changed, rng = b.clone(), setting.rng
+    changed, rng = as_numbers(b).clone(), setting.rng
     width = min(a.shape[-1], b.shape[-1]) if a.dim() else 0
     if not width or not a.numel():
         return changed
-    lines = zip(a.reshape(-1, a.shape[-1]), changed.view(-1, b.shape[-1]), strict=True)
+    lines = zip(as_numbers(a).reshape(-1, a.shape[-1]), changed.view(-1, b.shape[-1]), strict=True)
     for number, (given, line) in enumerate(lines):
         count = (width, rng.randrange(width + 1), max(0, width - 1), 0)[number % 4]
         line[:count] = given[:count]
-        if count < width and not bounded and rng.random() < 0.5 and line.dtype.itemsize > 2:  # noqa: PLR2004
+        if count < width and not bounded and rng.random() < 0.5 and b.dtype.itemsize > 2:  # noqa: PLR2004
             line[count] = given[count] + _WRAPPED
     return changed

@@ -11,7 +11,7 @@ from pytest_flashinfer.inputs import choice, elements, layout, scalars
 from pytest_flashinfer.inputs.at_bounds import touch
 from pytest_flashinfer.inputs.axes import shape_of, solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
+from pytest_flashinfer.inputs.dtypes import as_numbers, is_float, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict, BadData, UnknownDtype, Unsatisfiable
 from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.limits import readable
@@ -226,7 +226,8 @@ def _check(making: _Making) -> None:
     broken = [rule for rule in rules if rule.fails(env)]
     last = making.plan.last_page
     if broken and last and last not in making.fixed and any(last in rule.names for rule in broken):
-        making.made[last].clamp_(min=1)  # this contract gives empty sequences a length of 1
+        lengths = making.made[last]
+        lengths.copy_(as_numbers(lengths).clamp(min=1))  # this contract gives empty sequences a length of 1
         env = _env(making)
         broken = [rule for rule in rules if rule.fails(env)]
     for rule in broken:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.inputs import queries
+from pytest_flashinfer.inputs.dtypes import as_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ def _most(
     roles = setting.plan.roles
     every = {name: values for name, values in {**setting.given, **tensors}.items() if name in setting.plan.lengths}
     lengths = [
-        int(values.max())
+        int(as_numbers(values).max())
         for name, values in every.items()
         if values.numel() and (roles[name].group == "q") is of_queries
     ]

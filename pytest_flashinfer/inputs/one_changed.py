@@ -131,7 +131,7 @@ def one_id(
             other = setting.rng.choice(unlike) if unlike else place
             new.view(-1)[[place, other]] = old.view(-1)[[other, place]]
         if not torch.equal(new, old) and unused.hold(setting, name, new):
-            return {name: layout.like(known[name], new.to(known[name].device))}
+            return {name: layout.like(known[name], new.to(known[name]))}
     return {}
 
 

@@ -54,7 +54,7 @@ def rearranged(  # noqa: PLR0913 - inputs, what they are for, and how to change 
     setting = replace(setting, given={**given, **changed})
     if not all(unused.hold(setting, name, values) for name, values in changed.items()):
         return {}
-    return {name: layout.like(known[name], values.to(known[name].device)) for name, values in changed.items()}
+    return {name: layout.like(known[name], values.to(known[name])) for name, values in changed.items()}
 
 
 def setting_of(

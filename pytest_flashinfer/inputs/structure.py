@@ -12,7 +12,7 @@ import torch
 from pytest_flashinfer.inputs import equated, indices, replaced, unnamed, unused
 from pytest_flashinfer.inputs.alike import are_few, ids_alike
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
-from pytest_flashinfer.inputs.dtypes import storage_shape, torch_dtype
+from pytest_flashinfer.inputs.dtypes import as_numbers, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.longest import longest_scalars
 from pytest_flashinfer.inputs.row_values import OF_ROWS
@@ -75,10 +75,12 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
     found = draw_sequences(setting)
     tell_lengths(setting, found)
     tensors: dict[str, torch.Tensor] = {}
+    known = dict(setting.given)
     for name in _in_order(setting.plan, names):
-        own = replace(setting, rng=Random(f"{setting.seed}/{name}"), given={**setting.given, **tensors})  # noqa: S311
+        own = replace(setting, rng=Random(f"{setting.seed}/{name}"), given=known)  # noqa: S311 - not for secrets
         values = _make(own, name, found, device)
         tensors[name] = _stored(own, name, values).to(device).contiguous()
+        known = {**known, name: as_numbers(tensors[name])}
     equated.agree(setting, tensors)
     longest_scalars(setting, found, tensors)
     return tensors
@@ -190,6 +192,7 @@ _OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]]
 def setting_for(
     contract: Contract, plan: Plan, env: dict[str, Any], recipe: Recipe, given: Mapping[str, torch.Tensor]
 ) -> Setting:
-    """Return what index tensors are drawn from, for one recipe."""
+    """Return what index tensors are drawn from, for one recipe; torch can compare all that is given."""
+    given = {name: as_numbers(x) for name, x in given.items()}
     rng = Random(f"{recipe.seed}/lengths")  # noqa: S311 - not for secrets
     return Setting(contract, plan, env, recipe.structure, recipe.seed, rng, given)

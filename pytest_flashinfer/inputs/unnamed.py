@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs.dtypes import FLOAT8
+from pytest_flashinfer.inputs.dtypes import FLOAT8, as_numbers
 from pytest_flashinfer.inputs.float_roles import FREE
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object]) -> Non
     for name, owner in padded(contract, plan).items():
         x, marks = tensors.get(name), tensors.get(owner)
         if isinstance(x, torch.Tensor) and isinstance(marks, torch.Tensor) and x.dtype not in FLOAT8:
-            _overwrite(x, torch.isin(marks, torch.tensor(plan.roles[owner].unused, device=marks.device)))
+            _overwrite(x, torch.isin(as_numbers(marks), torch.tensor(plan.roles[owner].unused, device=marks.device)))
 
 
 def _overwrite(rows: torch.Tensor, which: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ from pytest_flashinfer.inputs import layout
 from pytest_flashinfer.inputs.axes import shape_of, solve
 from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.dtypes import is_float
+from pytest_flashinfer.inputs.dtypes import UNSIGNED, is_float
 from pytest_flashinfer.inputs.elements import mend
 from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.limits import limits, readable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ONE = "one_changed"
 KINDS: tuple[str, ...] = ("fresh", "same_ends", "permuted", ONE)
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # in which elements can change places
 _SWAPS = 16  # tries to find two unequal elements
 _TRIES = 4  # contents that are drawn before those that break a constraint stay as they were
 
@@ -161,7 +162,7 @@ def _drawn(changing: _Changing, name: str, seed: int) -> torch.Tensor:
 def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:
     """Return a copy in which two unequal elements of one row have changed places, where a row has two."""
     new, rng = old.clone(memory_format=torch.contiguous_format), Random(seed)  # noqa: S311 - not for secrets
-    raw = new.view(torch.uint8) if new.element_size() == 1 else new
+    raw = new.view(_WORDS[new.itemsize]) if new.itemsize == 1 or new.dtype in UNSIGNED else new
     rows = raw.view(-1, raw.shape[-1])
     for _ in range(_SWAPS):
         row, first = rng.randrange(rows.shape[0]), rng.randrange(rows.shape[1])

@@ -57,6 +57,7 @@ def read_lengths(case: Case) -> Ragged:
     import torch
 
     from pytest_flashinfer.inputs.contract import contract_of
+    from pytest_flashinfer.inputs.dtypes import as_numbers
     from pytest_flashinfer.inputs.plan import plan_of
     from pytest_flashinfer.inputs.sequences import draw_sequences
     from pytest_flashinfer.inputs.structure import setting_for
@@ -64,7 +65,7 @@ def read_lengths(case: Case) -> Ragged:
     contract = contract_of(case.definition)
     plan = plan_of(contract)
     whole: dict[str, torch.Tensor] = {
-        name: value.cpu()
+        name: as_numbers(value.cpu())
         for name, value in case.values.items()
         if isinstance(value, torch.Tensor) and not value.is_floating_point() and _indexes(plan, name)
         if value.numel() <= _MOST  # else it is no index, or one that costs too much to follow
