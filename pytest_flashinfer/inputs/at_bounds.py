@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,21 +21,27 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan
     from pytest_flashinfer.inputs.recipe import Recipe
 
+_ZERO: Final = re.compile(
+    r"\b(zero|0) or (positive|negative|greater|more|less)|\b(may|can) (also )?be (zero|0)\b|non-?negative"
+)
 _ONE_IN: Final = 3  # cases: a reference may fail at a bound, and others have to tell of the rest
 
 
 def touch(contract: Contract, plan: Plan, env: dict[str, Any], names: AbstractSet[str], recipe: Recipe) -> None:
     """Put one element of each float tensor of `names` at one of its bounds, in place, in one case of several.
 
-    The plain family, which listed workloads have, stays away from them: nobody asks there whether that is fair.
+    The plain family, which listed workloads have, stays away from them, nobody asks there whether that is fair; but for
+    zeros of which a text says that they occur.
     """
-    if recipe.family == "normal" or recipe.seed % _ONE_IN != 1:
+    if recipe.seed % _ONE_IN != 1:
         return
     for name in names & contract.dims.keys():
         x = env.get(name)
         if not isinstance(x, torch.Tensor) or not x.numel() or not is_float(contract.dtype(name)):
             continue
-        ends = [end for end in _ends(contract, name) if float(torch.tensor(end).to(x.dtype)) == end]
+        ends = [] if recipe.family == "normal" else list(_ends(contract, name))
+        ends += [0.0] if _ZERO.search((contract.definition.inputs[name].description or "").lower()) else []
+        ends = [end for end in ends if float(torch.tensor(end).to(x.dtype)) == end]
         if ends and may_change(contract, plan, name):
             rng = Random(f"{recipe.seed}/{name}/bounds")  # noqa: S311 - not for secrets
             x.view(-1)[rng.randrange(x.numel())] = rng.choice(ends)

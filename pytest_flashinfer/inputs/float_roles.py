@@ -33,10 +33,11 @@ def _recurrence(s: Subject) -> Role | None:
         kind = "negative"
     elif s.named(rf"^(g|gk|gv|gate|log_?(g|gate|decay|alpha)){_KEPT}$"):
         kind = "decay" if s.told(r"exp\(|factor|\(0, ?1|alpha") and not s.told("log") else "log_decay"
+        kind = "strong_log_decay" if kind == "log_decay" and s.told(r"very negative|any negative|forg[eo]t") else kind
     elif s.named(rf"^(alpha|beta|decay){_KEPT}$"):
         kind = "decay"
     elif s.named(r"^(q|k|query|key|keys|queries)$") and not re.search("mamba|ss[um]", s.contract.definition.op_type):
-        kind = "unit"
+        kind = None if s.told(r"\bbefore (\w+ )?normali[sz]|\bun-?normali[sz]ed") else "unit"
     return Role(kind) if kind else None
 
 

@@ -37,6 +37,18 @@ class Facts:
     others: dict[str, list[ast.expr]] = field(default_factory=dict)
     compared: dict[str, list[tuple[type[ast.cmpop], ast.expr]]] = field(default_factory=dict)
 
+    def take_bounds(self, other: Facts) -> None:
+        """Take in what is known where one of several alternatives holds: it says nothing of how long segments are."""
+        self.totals = {**other.totals, **self.totals}
+        self.rising |= other.rising
+        for name, bound in other.bounds.items():
+            mine = self.bounds.get(name, Bound())
+            self.bounds[name] = Bound(mine.lower + bound.lower, mine.upper + bound.upper)
+        for name, values in other.others.items():
+            self.others.setdefault(name, []).extend(values)
+        for name, pairs in other.compared.items():
+            self.compared.setdefault(name, []).extend(pairs)
+
 
 def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
     """Collect hints from the comparisons that have to hold; the whole constraint is checked on the data afterwards.
@@ -57,7 +69,8 @@ def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
                 if found is not None and isinstance(part, ast.Compare):  # of each element, not of all together
                     facts.others.setdefault(found[0], []).append(found[1])
         ranges = [part for part, value in zip(parts, values, strict=True) if value is None]
-        learn((ranges or parts)[0], tensors, facts)
+        learn((ranges or parts)[0], tensors, told := Facts())
+        facts.take_bounds(told)
 
 
 def _value(part: ast.expr, tensors: set[str]) -> tuple[str, ast.expr] | None:

@@ -94,5 +94,6 @@ FILLS: Final = {
     "a_log": _range(-0.7, 1.4),
     "negative": _power(-2, 2, -1),
     "log_decay": _power(-6, 0, -1),
+    "strong_log_decay": _power(-6, 0, -1),
     "decay": _range(0.05, 0.99),
 }

@@ -65,8 +65,10 @@ _WIDER: Final[dict[str, _Fill]] = {
     "a_log": lambda x, generator: _uniform(x, -4, 3, generator),
     "negative": _spread(-6, 4, -1),
     "log_decay": _spread(-10, 2, -1),  # a chunk's decay has to stay one whose inverse is finite
+    "strong_log_decay": _spread(-10, 8, -1),  # said to forget all that was before
     "decay": lambda x, generator: _uniform(x, 0.001, 1.05, generator).clamp_(max=1),  # its logarithm is finite
 }
+KINDS: Final = frozenset(_WIDER)  # roles of tensors with some values beyond the usual range
 _SMALLER: Final[dict[str, _Fill]] = {"scale": _powers(-5, 1), "weight_scale": _powers(-5, 1)}
 
 

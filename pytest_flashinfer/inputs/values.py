@@ -56,8 +56,9 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
 
     Values that are not finite are among them only where the contract speaks of them, and an input may hold them.
     """
-    if not any(role.kind in FREE for role in plan.roles.values()):
-        return ("normal",)
+    kinds = {role.kind for role in plan.roles.values()}
+    if not kinds & FREE:
+        return ("normal", "outliers") if kinds & unusual.KINDS else ("normal",)
     spoken = _spoken(contract, plan) | (_ANYWHERE if plan.contained else set())
     left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
     return tuple(name for name in families.FAMILIES if name not in left_out)

@@ -221,3 +221,12 @@ def test_a_tensor_of_lengths_that_a_workload_states_stays():
     inputs = make_inputs(definition, {"total": 40, "batch": 3}, Recipe(0), given={"seq_lens": stated})
     assert inputs["seq_lens"].tolist() == [3, 0, 37]
     assert bool((inputs["prefix_lens"] <= stated).all())
+
+
+def test_one_of_several_alternatives_says_nothing_of_all_segments():
+    inputs = {**_ONE, "last": tensor("batch", INTS)}
+    definition = define(
+        "alternatives", _BESIDE_AXES, inputs, {"y": tensor("total d")}, "", *_BESIDE_ENDS,
+        "((last > 0) & (cu_seqlens[1:] > cu_seqlens[:-1]) | (last == 0) & (cu_seqlens[1:] == cu_seqlens[:-1])).all()",
+    )  # fmt: skip
+    assert contract_of(definition).reading.facts.shortest == {}

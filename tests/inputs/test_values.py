@@ -493,3 +493,37 @@ def test_some_rows_of_weights_are_large_where_activations_are_not(family, large)
     rows = float_tensor(want, family, Source(0, torch.device("cpu"))).float().abs().amax(1)
     assert (rows.max() > 8) == large
     assert rows.median() < 0.5
+
+
+def recurrent(**descriptions):
+    inputs = {name: tensor("t d", description=text) for name, text in descriptions.items()}
+    return define("gdn", axes(t=None, d=16), inputs, {"y": tensor("t d")}, "", description="Gated delta rule.")
+
+
+def test_gates_that_may_forget_everything_do_in_some_cases():
+    usual, strong = recurrent(g="Log of the gate."), recurrent(g="Log of the gate; may be very negative.")
+    least = [
+        min(float(make_inputs(each, {"t": 40}, Recipe(seed, family="outliers"))["g"].min()) for seed in range(5))
+        for each in (usual, strong)
+    ]
+    assert -10 < least[0] < -1
+    assert least[1] < -100
+
+
+def test_keys_that_the_reference_has_to_normalise_have_any_norm():
+    given = recurrent(k="Keys before normalisation.", q="Queries, normalised.")
+    inputs = make_inputs(given, {"t": 40}, Recipe(0, family="normal"))
+    assert torch.allclose(inputs["q"].norm(dim=1), torch.ones(40))
+    assert float(inputs["k"].norm(dim=1).min()) > 2
+
+
+@pytest.mark.parametrize(("text", "zeros"), [
+    ("Scales, zero or positive.", True), ("Scales; may be 0.", True), ("Non-negative scales.", True),
+    ("Positive scales.", False),
+])  # fmt: skip
+def test_scales_of_integers_are_zero_in_some_cases_where_a_text_says_so(text, zeros):
+    inputs = {"cache": tensor("n d", "int8"), "scales": tensor("n", description=text)}
+    given = define("dequant", axes(n=None, d=8), inputs, {"y": tensor("n d")}, "")
+    assert grid_of(given).families == ("normal", "outliers")
+    cases = [make_inputs(given, axes, recipe)["scales"] for axes, recipe in edge_cases(given, limit=100)]
+    assert any(bool((each == 0).any()) for each in cases) is zeros
