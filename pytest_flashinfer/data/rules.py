@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
+from pytest_flashinfer.data.contradictions import contradictions
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
 from pytest_flashinfer.data.losses import nothing_is_lost
 from pytest_flashinfer.data.misspelt import check_record
@@ -170,6 +171,13 @@ def constraints_are_true_of_constants(definition: Definition) -> Iterator[Findin
             yield where, f"{text!r} {error}", "fault"
 
 
+def constraints_agree(definition: Definition) -> Iterator[Finding]:
+    """Demand that the constraints of one size or number leave it a value."""
+    for name, rules in contradictions(definition):
+        texts = " and ".join(repr(constraint.text) for _, constraint in rules)
+        yield ("constraints", rules[-1][0]), f"no value of {name!r} satisfies {texts}: correct the constraints", "fault"
+
+
 def counts_are_expressions(definition: Definition) -> Iterator[Finding]:
     """Warn of a count of operations or bytes that cannot be computed: it would be left out of every report."""
     names = [*definition.axes, *definition.tensor_names]
@@ -196,6 +204,7 @@ RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     layouts_are_permutations,
     *REFERENCE_RULES,
     constraints_are_true_of_constants,
+    constraints_agree,
     counts_are_expressions,
     axes_are_used,
 )

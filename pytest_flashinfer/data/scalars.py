@@ -37,6 +37,11 @@ def problem(value: Any, dtype: str, *, optional: bool) -> str | None:
     return _of_integer(value, dtype) if dtype in _INTEGERS else _of_float(value, dtype)
 
 
+def range_of(dtype: str) -> tuple[int, int] | None:
+    """Return the least and the largest value of a type of integers; `None` for any other."""
+    return _INTEGERS.get(dtype)
+
+
 def _of_float(value: Any, dtype: str) -> str | None:
     if dtype not in _TOO_LARGE or abs(value) < _TOO_LARGE[dtype] or not math.isfinite(value):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data import scalars, schema
 from pytest_flashinfer.data.blobs import BlobError, candidates, find_tensor
@@ -71,7 +71,7 @@ def _only_in_outputs(definition: Definition, name: str) -> bool:
 
 
 def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Finding]:
-    """Demand that the sizes satisfy the constraints, as far as sizes alone can tell."""
+    """Demand that the constraints hold, as far as sizes and the scalars that are stated can tell."""
     try:
         sizes = resolve(definition, workload.axes)
     except SizeError as error:
@@ -80,15 +80,24 @@ def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Fin
     for name, size in sizes.items():
         if size < 0 and name not in workload.axes:
             yield _AXES, f"axis {name!r} comes to {size}: a size is not negative", "fault"
+    known = {**_scalars(definition, workload), **sizes}
     for text in definition.constraints:
         try:
             constraint = parse(text, tensors=definition.tensor_names)
-            if constraint.kind == "prose" or constraint.reads_tensors or not constraint.names <= sizes.keys():
+            if constraint.kind == "prose" or not constraint.names <= known.keys():
                 continue
-            if not constraint.holds(sizes):
-                yield _AXES, f"constraint {constraint.explain(sizes)}", "fault"
+            if not constraint.holds(known):
+                named = sorted(constraint.names - sizes.keys())
+                where = (*_INPUTS, named[0], "value") if named else _AXES
+                yield where, f"constraint {constraint.explain(known)}", "fault"
         except ConstraintError:
             continue  # the definition's own check tells of it
+
+
+def _scalars(definition: Definition, workload: Workload) -> dict[str, Any]:
+    """Return the values that a workload states of inputs that are numbers."""
+    plain = {name for name, tensor in definition.inputs.items() if not tensor.shape}
+    return {name: spec.value for name, spec in workload.inputs.items() if spec.kind == "scalar" and name in plain}
 
 
 def inputs_are_there(definition: Definition, workload: Workload) -> Iterator[Finding]:

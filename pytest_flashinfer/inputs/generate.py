@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from pytest_flashinfer.data.constraints import told_values
 from pytest_flashinfer.inputs import choice, elements, layout, scalars
 from pytest_flashinfer.inputs.at_bounds import touch
 from pytest_flashinfer.inputs.axes import shape_of, solve, verify
@@ -219,10 +220,10 @@ def _mend(making: _Making) -> None:
 
 
 def _check(making: _Making) -> None:
-    """Evaluate the constraints on data and drawn scalars. Raises AxisConflict if it is stored, Unsatisfiable if not."""
+    """Evaluate the constraints on data and scalars. Raises AxisConflict where they are stated, else Unsatisfiable."""
     reading, env = making.contract.reading, _env(making)
     drawn = {name for name, dims in making.contract.dims.items() if not dims and name not in making.fixed}
-    rules = (*reading.data, *(rule for rule in (*reading.axis, *reading.scalar) if rule.names & drawn))
+    rules = (*reading.data, *reading.scalar, *(rule for rule in reading.axis if rule.names & drawn))
     broken = [rule for rule in rules if rule.fails(env)]
     last = making.plan.last_page
     if broken and last and last not in making.fixed and any(last in rule.names for rule in broken):
@@ -233,7 +234,8 @@ def _check(making: _Making) -> None:
     for rule in broken:
         stored = rule.names & making.fixed.keys()
         if stored:
-            raise AxisConflict(rule.text, f"the data of {', '.join(sorted(stored))}")
+            data = f"the data of {', '.join(sorted(stored))}"
+            raise AxisConflict(rule.text, told_values(rule.tree, env) if rule in reading.scalar else data)
         raise Unsatisfiable(rule.text, "no rule for this constraint made data that satisfies it")
 
 

@@ -1,8 +1,14 @@
 import json
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pytest_flashinfer.data import records
+from pytest_flashinfer.data.contradictions import contradictions
 from pytest_flashinfer.data.definitions import load_definition
+from pytest_flashinfer.data.dialects import translate
 from pytest_flashinfer.data.rules import check_definition, check_folder
 from tests.data import samples
 
@@ -336,3 +342,58 @@ def test_a_count_that_cannot_be_computed_is_a_warning(tmp_path, value, words):
     (fault,) = check(tmp_path, samples.BASE | {"flops": value})
     assert (fault.kind, fault.where) == ("warning", "flops")
     assert words in fault.message
+
+
+NUMBERS = {
+    **samples.BASE,
+    "inputs": {
+        **samples.BASE["inputs"],
+        "cap": {"shape": None, "dtype": "float32"},
+        "mode": {"shape": [], "dtype": "int32"},
+        "few": {"shape": None, "dtype": "uint8"},
+        "may": {"shape": None, "dtype": "float32", "optional": True},
+    },
+    "reference": "def run(x, w, cap, mode, few, may=None):\n    return x * w + 1\n",
+}
+EMPTY = {
+    ("cap >= 0", "cap < 0"): "'cap' satisfies 'cap >= 0' and 'cap < 0'",
+    ("cap > 1 and cap < 0.5",): "'cap' satisfies 'cap > 1 and cap < 0.5'",
+    ("0 <= cap <= h", "n > 0", "not cap <= h"): "'cap' satisfies '0 <= cap <= h' and 'not cap <= h'",
+    ("mode > 1", "mode < 2"): "'mode' satisfies 'mode > 1' and 'mode < 2'",
+    ("mode in (1, 2)", "mode != 1", "mode != 2"): "'mode' satisfies 'mode in (1, 2)' and 'mode != 1' and 'mode != 2'",
+    ("few < 0",): "'few' satisfies 'few < 0'",
+    ("few > 255 or few == 300",): "'few' satisfies 'few > 255 or few == 300'",
+    ("n > 4", "n % 2 == 0", "n <= 4"): "'n' satisfies 'n > 4' and 'n <= 4'",
+    ("n < 0",): "'n' satisfies 'n < 0'",
+}
+POSSIBLE = [
+    ("cap > 1", "cap < 2"), ("cap > 1", "cap < 1.0000001"), ("cap >= 0", "cap <= 0"), ("mode > 1", "mode < 3"),
+    ("cap == 0 or cap > 5", "cap < 6"), ("few > 254",), ("n == 0",), ("n % 7 == 5", "n > 2", "n < 6"),
+    ("cap * cap == 2",), ("may is None or may > 0", "may is None or may < 0"), ("cap > n", "cap < n + 1"),
+    ("mode >= -2147483648",), ("cap > 1e30",), ("mode > few", "few > mode"), ("(x > 0).all()", "(x < 0).all()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("constraints", EMPTY, ids=" / ".join)
+def test_constraints_that_leave_no_value_are_a_fault(tmp_path, constraints):
+    [fault] = check(tmp_path, {**NUMBERS, "constraints": list(constraints)})
+    assert fault.kind == "fault"
+    assert fault.where == f"constraints[{len(constraints) - 1}]"
+    assert fault.message == f"no value of {EMPTY[constraints]}: correct the constraints"
+
+
+@pytest.mark.parametrize("constraints", POSSIBLE, ids=" / ".join)
+def test_constraints_that_leave_a_value_are_none(tmp_path, constraints):
+    assert check(tmp_path, {**NUMBERS, "constraints": list(constraints)}) == ()
+
+
+COMPARED = st.tuples(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(-3, 3))
+
+
+@given(st.lists(COMPARED, min_size=1, max_size=4), st.sampled_from(["mode", "cap"]))
+def test_a_contradiction_is_one_of_any_values(compared, name):
+    texts = [f"{name} {sign} {limit}" for sign, limit in compared]
+    definition = records.definition(translate({**NUMBERS, "constraints": texts}, Path("a.json")))
+    values = range(-5, 6) if name == "mode" else [half / 2 for half in range(-10, 11)]
+    possible = any(all(eval(text, {name: value}) for text in texts) for value in values)
+    assert (not list(contradictions(definition))) == possible

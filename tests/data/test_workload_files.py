@@ -297,6 +297,39 @@ def test_case_04_listed_workload_that_violates_a_constraint(tmp_path):
     assert found(loaded, definition) == []
 
 
+SCALED = samples.changed(
+    samples.BASE,
+    inputs={
+        **samples.BASE["inputs"],
+        "cap": {"shape": None, "dtype": "float32"},
+        "most": {"shape": [], "dtype": "int32"},
+        "may": {"shape": None, "dtype": "float32", "optional": True},
+    },
+    constraints=["cap >= 0", "most.item() >= n", "may is None or may > cap", "(w < cap).all()", "cap.dtype == 'float32'"],
+    reference="def run(x, w, cap, most, may=None):\n    return x * w + 1\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"cap": 0.0, "most": 4}, None),
+        ({"cap": 0.5, "most": 9, "may": 1.0}, None),
+        ({"cap": 0.5, "most": 9, "may": None}, None),
+        ({"cap": -1, "most": 4}, "workload.inputs.cap.value: constraint 'cap >= 0' does not hold for cap = -1"),
+        ({"cap": 1.0, "most": 3}, "workload.inputs.most.value: constraint 'most.item() >= n' does not hold for most = 3"),
+        ({"cap": 1.0, "most": 4, "may": 0.5}, "workload.inputs.cap.value: constraint 'may is None or may > cap' does not"),
+    ],
+)
+def test_a_listed_number_keeps_to_the_constraints(tmp_path, lines, values, said):
+    definition = load_definition(samples.write(tmp_path / "scaled.json", SCALED)).value
+    scalars = {name: {"type": "scalar", "value": value} for name, value in values.items()}
+    (loaded,) = lines(samples.workload_line(inputs={**samples.LINE["workload"]["inputs"], **scalars}))
+    told = found(loaded, definition)
+    assert len(told) == (said is not None)
+    assert all(said in text for text in told), told
+
+
 def test_sizes_that_follow_are_checked_too(tmp_path):
     definition = load_definition(
         samples.write(tmp_path / "sol.json", samples.changed(samples.SOL, constraints=["dim == t"]))

@@ -103,8 +103,20 @@ def test_what_nothing_satisfies_is_told():
 
 def test_what_a_workload_lists_is_taken_as_it_is():
     line = Workload("w", {"n": 1, "m": 1}, {"x": InputSpec("random"), "z": InputSpec("random"),
-                                            "smoothing": InputSpec("scalar", 1.0)})  # fmt: skip
-    assert make_inputs(SMOOTHED, line.axes, Recipe(0), workload=line)["smoothing"] == 1.0
+                                            "smoothing": InputSpec("scalar", 0.875)})  # fmt: skip
+    assert make_inputs(SMOOTHED, line.axes, Recipe(0), workload=line)["smoothing"] == 0.875
+
+
+@pytest.mark.parametrize("value", [-1.0, 2.0])
+def test_but_not_against_a_constraint(value):
+    line = Workload("w", {"n": 1, "m": 1}, {"x": InputSpec("random"), "z": InputSpec("random"),
+                                            "cap": InputSpec("scalar", value)})  # fmt: skip
+    capped = scaled("cap >= 0", cap="float32")
+    if value > 0:
+        assert make_inputs(capped, line.axes, Recipe(0), workload=line)["cap"] == value
+    else:
+        with pytest.raises(AxisConflict, match=r"`cap >= 0` does not hold for cap = -1.0; correct the workload"):
+            make_inputs(capped, line.axes, Recipe(0), workload=line)
 
 
 def test_listed_floats_are_tried():
