@@ -23,6 +23,9 @@ _REPLACED = frozenset({"TRITON_CACHE_DIR", "TRITON_HOME", "TORCH_EXTENSIONS_DIR"
 # The C library pins a new thread by its id, which the sandbox refuses, and GNU's OpenMP ends where that fails.
 _PINNING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
 
+# With what bits set the C library fills memory that is got (the others) or given back (these): fresh pages are zero, and
+# an output that nobody writes would be right where zeros are. So all of it holds 0x7f: floats are large or no numbers.
+_GARBAGE = "128"
 # What the C library keeps of freed memory, in bytes: temporaries of some 100 KiB would each be got anew, page by page.
 _HEAP = str(64 << 20)
 
@@ -74,6 +77,7 @@ def visible_device(environ: Mapping[str, str], device: str) -> dict[str, str]:
         # the interpreter's small products go through, cannot be told to wait quietly. A temporary of 100 MB in small
         # pages takes longer to get than to fill.
         usual = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_NUM_THREADS": "1", "THP_MEM_ALLOC_ENABLE": "1"}
+        usual["MALLOC_PERTURB_"] = _GARBAGE
         return {"TRITON_INTERPRET": "1", **heap, **{name: environ.get(name, value) for name, value in usual.items()}}
     index = int(device.partition(":")[2] or 0)
     listed = environ.get("CUDA_VISIBLE_DEVICES")

@@ -269,3 +269,10 @@ def test_idle_threads_leave_the_core_to_the_judge_unless_told_otherwise():
     assert visible_device({"OMP_WAIT_POLICY": "ACTIVE"}, "cpu")["OMP_WAIT_POLICY"] == "ACTIVE"
     assert visible_device({}, "cpu")["OPENBLAS_NUM_THREADS"] == "1"
     assert visible_device({"OPENBLAS_NUM_THREADS": "3"}, "cpu")["OPENBLAS_NUM_THREADS"] == "3"
+
+
+def test_memory_that_is_got_on_the_cpu_holds_garbage():
+    code = "import torch; print(*(bool((torch.empty(n) > 1e38).all()) for n in (8, 1 << 16, 1 << 24)))"
+    environ = {**os.environ, **visible_device({}, "cpu")}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"] * 3
