@@ -36,7 +36,8 @@ _LAST: Final = 2000  # sizes from here on come last: many small cases tell more 
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 _EARLY: Final = 2  # families that tell most at larger sizes, before most else
-_LONG_AFTER: Final = 16  # rounds of small cases
+_SQUARE_AFTER: Final = 2  # rounds of small cases
+_LONG_AFTER: Final = 16
 _PLAIN: Final = 12  # cases whose scalars are the usual ones
 _UNUSUAL: Final = 0.5  # how often a switch is not the usual one in those that follow; other scalars half as often
 _QUERIES: Final = (1, 5)  # of a single sequence that has more keys
@@ -130,8 +131,8 @@ def _wishes(grid: Grid, rng: Random, telling: Iterator[Wish]) -> Iterator[Wish]:
     long = chain(repeat(None, _LONG_AFTER), late_wishes(grid))
     values = chain(rising_cases(grid), other_families(grid, rng))
     small = _structures(grid), _scalars(grid), values, _sizes(grid, SIZES), telling, _absent(grid), single
-    yield from _woven(*small, odd_wishes(grid), long)
-    yield from _sizes(grid, _square(grid))
+    square = chain(repeat(None, _SQUARE_AFTER), _sizes(grid, _square(grid)))
+    yield from _woven(*small, odd_wishes(grid), square, long)
     yield from _sizes(grid, _past_listed(grid))
     yield from _sizes(grid, MORE_SIZES)
 

@@ -129,6 +129,13 @@ def test_sizes_past_the_listed_ones_are_tried():
     assert {32, 200, 201} <= set(grid_of(RAGGED, LISTED).candidates["total"])
 
 
+def test_each_axis_is_as_long_as_a_constant_one_among_the_first_half():
+    sizes = axes(n=None, h=None, w=None, channels=20)
+    image = define("image", sizes, {"x": tensor("n h w channels")}, {"y": tensor("n h w channels")}, "")
+    first = [case_axes for case_axes, _ in edge_cases(image)[:40]]
+    assert all(any(each[name] == 20 for each in first) for name in ("n", "h", "w"))
+
+
 def test_a_strided_layout_is_tried_when_it_is_asked_for():
     layouts = [recipe.layout for _, recipe in edge_cases(STEP, layouts=("contiguous", "strided"))]
     assert layouts.index("strided") < 5
