@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.data.dtypes import PACKED
+from pytest_flashinfer.data.dtypes import FOUR_BITS, PACKED, PAIRS, stored_shape
 from pytest_flashinfer.data.files import decode, reason_of, refuse
 from pytest_flashinfer.data.jsontext import parse_json
 
@@ -30,7 +30,6 @@ _DTYPES = {
     "F4": ("float4_e2m1", 4), "I64": ("int64", 64), "I32": ("int32", 32), "I16": ("int16", 16), "I8": ("int8", 8),
     "U64": ("uint64", 64), "U32": ("uint32", 32), "U16": ("uint16", 16), "U8": ("uint8", 8), "BOOL": ("bool", 8),
 }  # fmt: skip
-_PAIRS = "float4_e2m1fn_x2"  # two elements of float4_e2m1, which are one of a shape
 _BYTES = ("uint8", "int8")
 
 
@@ -168,8 +167,8 @@ def concrete_shape(tensor: TensorSpec, sizes: Mapping[str, int]) -> tuple[int, .
 def _fits(stored: str, wanted: str) -> bool:
     return (
         wanted in ("unknown", stored)
-        or (wanted in (*PACKED, _PAIRS) and stored in _BYTES)
-        or (wanted == _PAIRS and stored == "float4_e2m1")
+        or (wanted in FOUR_BITS and stored in _BYTES)
+        or (wanted == PAIRS and stored == "float4_e2m1")
     )
 
 
@@ -179,10 +178,11 @@ def _stored_shape(wanted: TensorSpec, stored: str, shape: tuple[int, ...]) -> tu
     Raises BlobError where an odd last axis cannot be packed.
     """
     if shape and wanted.dtype in PACKED and stored in _BYTES:
-        if shape[-1] % 2:
-            raise BlobError(f"{wanted.dtype} has two elements a byte, but the last axis of {_show(shape)} is odd")
-        return (*shape[:-1], shape[-1] // 2), f" ({_show(shape)} with two elements a byte)"
-    if shape and wanted.dtype == _PAIRS and stored == "float4_e2m1":
+        try:
+            return stored_shape(shape, wanted.dtype), f" ({_show(shape)} with two elements a byte)"
+        except ValueError as error:
+            raise BlobError(str(error)) from None
+    if shape and wanted.dtype == PAIRS and stored == "float4_e2m1":
         return (*shape[:-1], 2 * shape[-1]), f" ({_show(shape)} of pairs)"
     return shape, ""
 

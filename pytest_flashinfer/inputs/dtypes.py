@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.data.dtypes import PACKED
+from pytest_flashinfer.data.dtypes import PACKED, PAIRS, stored_shape
 from pytest_flashinfer.inputs.errors import InputsError, UnknownDtype
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _PLAIN: Final = {
     "float8_e4m3fn": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2,
     "float8_e8m0fnu": torch.float8_e8m0fnu,
-    "float4_e2m1fn_x2": torch.float4_e2m1fn_x2,
+    PAIRS: torch.float4_e2m1fn_x2,
     "int64": torch.int64,
     "int32": torch.int32,
     "int16": torch.int16,
@@ -73,11 +73,10 @@ def storage_shape(shape: Sequence[int], dtype: str) -> tuple[int, ...]:
 
     Raises InputsError where an odd last axis cannot be packed.
     """
-    if not is_packed(dtype) or not shape:
-        return tuple(shape)
-    if shape[-1] % 2:
-        raise InputsError(f"{dtype} packs two values a byte, but the last axis has {shape[-1]}: state an even size")
-    return (*shape[:-1], shape[-1] // 2)
+    try:
+        return stored_shape(shape, dtype)
+    except ValueError as error:
+        raise InputsError(f"{error}: state an even size") from None
 
 
 def as_numbers(x: torch.Tensor) -> torch.Tensor:

@@ -47,13 +47,14 @@ def one_value(
     for name in rng.sample(names, len(names)):
         old = inputs[name]
         flat = old.clone(memory_format=torch.contiguous_format).view(-1)
+        flat = flat.view(torch.uint8) if flat.dtype is torch.float4_e2m1fn_x2 else flat  # as torch computes with them
         for _ in range(_TRIES):
             place = _place(contract, plan, inputs, name, rng)
             value = None if place is None else _other(flat, place, free=plan.roles[name].kind in _FREE)
             if place is not None and value is not None:
                 raw = flat.view(torch.uint8) if flat.dtype in FLOAT8 else flat
                 raw[place] = value.view(torch.uint8) if flat.dtype in FLOAT8 else value
-                return {name: flat.view(old.shape)}
+                return {name: flat.view(old.dtype).view(old.shape)}
     return {}
 
 

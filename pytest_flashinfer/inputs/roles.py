@@ -6,7 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, is_packed, torch_dtype
+from pytest_flashinfer.data.dtypes import FOUR_BITS
+from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, torch_dtype
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
@@ -238,7 +239,7 @@ def role_of(contract: Contract, name: str) -> Role:
     dtype = contract.dtype(name)
     if dtype == "bool":
         return Role("mask")
-    if is_packed(dtype) or dtype == "float4_e2m1fn_x2":
+    if dtype in FOUR_BITS:
         return Role("bytes")
     if torch_dtype(dtype) in BYTES:
         return Role("e8m0")

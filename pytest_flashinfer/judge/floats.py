@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from pytest_flashinfer.data.dtypes import PACKED
+from pytest_flashinfer.data.dtypes import FOUR_BITS, PAIRS
 
 # name of a dtype in a definition -> (significant bits, smallest exponent of a normal number, largest finite value)
 _FORMATS: dict[str, tuple[int, int, float]] = {
@@ -19,7 +19,7 @@ _FORMATS: dict[str, tuple[int, int, float]] = {
     "float8_e8m0fnu": (1, -127, 2.0**127),
     "float4_e2m1": (2, 0, 6.0),
 }
-_ALIASES = {"float8_e4m3": "float8_e4m3fn", "float4_e2m1fn_x2": "float4_e2m1"}
+_ALIASES = {"float8_e4m3": "float8_e4m3fn", PAIRS: "float4_e2m1"}
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _DOUBLE = 53
 FLUSH = 2.0**-126  # results below the smallest normal float32 may be flushed to zero by fast kernels
@@ -37,7 +37,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 def is_packed(dtype: str) -> bool:
     """Say whether a byte holds two values of this dtype."""
-    return canonical(dtype) in PACKED
+    return canonical(dtype) in FOUR_BITS
 
 
 def is_float(dtype: str) -> bool:

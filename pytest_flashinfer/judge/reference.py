@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from pytest_flashinfer.data.dtypes import PAIRS
+
 from .floats import canonical, is_packed
 from .lifted import Lifted, tag
 from .wide import WideMode, run_wide
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from .truth import OutputSpec
 
 MODULE = "reference"  # the name under which a definition's reference is run
+_OF_PAIRS = torch.float4_e2m1fn_x2  # in which torch computes nothing
 _SHOWN = 120  # characters of a line
 Style = Literal["return", "destination"]
 Results = dict[str, "torch.Tensor | None"]
@@ -50,10 +53,14 @@ def described(error: BaseException) -> str:
 
 
 def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
-    """Return shape and dtype of the tensor that holds an output (packed dtypes: bytes, last axis halved)."""
+    """Return shape and dtype of the tensor that holds an output: bytes of packed dtypes, the last axis halved.
+
+    The shape of a dtype of pairs counts those.
+    """
     shape = spec.shape or ()
     if is_packed(spec.dtype):
-        return (*shape[:-1], (shape[-1] + 1) // 2) if shape else (), torch.uint8
+        halved = (*shape[:-1], (shape[-1] + 1) // 2) if shape and spec.dtype != PAIRS else shape
+        return halved, torch.uint8
     return shape, getattr(torch, canonical(spec.dtype))
 
 
@@ -61,7 +68,8 @@ def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
 class Reference:
     """A reference with one set of inputs (tensors, numbers, `None`; in the order of its parameters).
 
-    Each run has a copy of those that are `scribbled` in, as of those that an output is written back into.
+    Each run has a copy of those that are `scribbled` in, as of those that an output is written back into. Of `pairs` of
+    4-bit floats `inputs` has the bytes: torch computes with nothing else of them.
     """
 
     function: Callable[..., Any]
@@ -70,6 +78,13 @@ class Reference:
     style: Style = "return"
     seed: int = 0
     scribbled: Collection[str] = ()
+    pairs: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        """Have the bytes of pairs in place of them."""
+        found = {n: x for n, x in self.inputs.items() if isinstance(x, torch.Tensor) and x.dtype is _OF_PAIRS}
+        self.pairs = {*self.pairs, *found}
+        self.inputs = {**self.inputs, **{name: x.view(torch.uint8) for name, x in found.items()}}
 
     @property
     def device(self) -> torch.device:
@@ -85,7 +100,7 @@ class Reference:
         versions = {name: x._version for name, x in self.inputs.items() if isinstance(x, torch.Tensor)}  # noqa: SLF001
         try:
             with torch.no_grad(), mode or nullcontext():
-                results = self._call(self.inputs)
+                results = self._call({**self.inputs, **{n: self.inputs[n].view(_OF_PAIRS) for n in self.pairs}})
         except InvalidReferenceError:
             raise
         except Exception as error:
@@ -113,12 +128,15 @@ class Reference:
     def _plain(self, name: str, value: torch.Tensor) -> torch.Tensor:
         """Return what a wide run gave for an output without what the run noted about it."""
         if not isinstance(value, Lifted):
-            return value.as_subclass(torch.Tensor)
+            plain = value.as_subclass(torch.Tensor)
+            return plain.view(torch.uint8) if plain.dtype is _OF_PAIRS else plain
         wide, given = value.as_subclass(torch.Tensor), value.declared
         return wide.to(given).view(torch.uint8) if self._are_codes(name, given) else wide.clone()
 
     def _are_codes(self, name: str, given: torch.dtype) -> bool:
-        """Whether an output is declared as the bytes of the 8-bit floats that the reference gives."""
+        """Whether an output is declared as the bytes of the narrow floats that the reference gives."""
+        if given is _OF_PAIRS:
+            return storage(self.outputs[name])[1] is torch.uint8
         return canonical(self.outputs[name].dtype) == "uint8" and given.itemsize == 1 and given.is_floating_point
 
     def _call(self, inputs: Mapping[str, Any]) -> Results:
@@ -132,6 +150,7 @@ class Reference:
             made: Results = {}
             for name, spec in self.outputs.items():
                 shape, dtype = storage(spec)
+                dtype = _OF_PAIRS if spec.dtype == PAIRS else dtype
                 made[name] = given[spec.param] if spec.param else torch.zeros(shape, dtype=dtype, device=self.device)
             fresh = [x for name, x in made.items() if not self.outputs[name].param]
             self.function(*given.values(), *fresh)

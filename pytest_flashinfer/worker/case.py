@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.data.dtypes import FOUR_BITS
 from pytest_flashinfer.inputs.axes import output_shapes
-from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_packed, torch_dtype
+from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, torch_dtype
 from pytest_flashinfer.worker.layout import Output
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, TensorSpec, Workload
     from pytest_flashinfer.inputs.recipe import Recipe
+
+_BYTES = (torch.uint8, torch.int8, torch.float4_e2m1fn_x2)  # that hold codes of 4 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +117,7 @@ def _output(name: str, spec: TensorSpec, shape: tuple[int, ...], inputs: Mapping
         strides=None if spec.dim_order is None else _strides(shape, spec.dim_order),
         optional=spec.optional or inplace is not None,
         scalar=spec.shape is None,
-        also=(torch.int8, torch.float4_e2m1fn_x2) if is_packed(spec.dtype) else (),
+        also=_BYTES if spec.dtype in FOUR_BITS else (),
         inplace=inplace,
     )
 

@@ -33,7 +33,8 @@ def copy_of(pristine: Pristine, slot: Slot, *, keep: bool) -> torch.Tensor:
     """Return a snapshot's values; unless they are to be kept, as a view of the arena where that will do."""
     if slot.dtype is torch.bool:  # a kernel may store any non-zero byte
         return pristine.views.words(slot, torch.uint8) != 0
-    made = pristine.views.tensor(slot)
+    pairs = slot.dtype is torch.float4_e2m1fn_x2  # which torch compares by their bytes only
+    made = pristine.views.words(slot, torch.uint8) if pairs else pristine.views.tensor(slot)
     if not keep:
         return made
     aside = made.is_cuda and slot.extent > LARGE and roomy(slot.extent)

@@ -1,4 +1,4 @@
-"""Integers without a sign, of 16 bits and more: torch stores them, and compares, adds up or looks up by none."""
+"""Dtypes that torch stores and hardly computes in: integers of 16 bits and more without a sign, and codes of floats."""
 
 from __future__ import annotations
 
@@ -117,3 +117,14 @@ def test_elements_beyond_a_bound_are_put_right_within_the_range_of_the_dtype(dty
     assert x.dtype is getattr(torch, dtype)
     assert x.tolist()[:2] == [0, 5]
     assert max(x.tolist()) <= 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float4_e2m1fn_x2", "float8_e8m0fnu", "float4_e2m1", "int4"])
+def test_bytes_of_floats_that_torch_does_not_compute_with_are_changed(kind, dtype):
+    definition = define("codes", axes(n=None, k=8), {"q": tensor("n k", dtype)}, {"y": tensor("n k")}, "")
+    inputs = make_inputs(definition, {"n": 4}, Recipe(1))
+    changed = variant(inputs, definition, {"n": 4}, kind, torch.Generator().manual_seed(1))["q"]
+    assert (changed.dtype, changed.shape) == (inputs["q"].dtype, inputs["q"].shape)
+    differ = int((changed.view(torch.uint8) != inputs["q"].view(torch.uint8)).sum())
+    assert {"one_changed": differ == 1, "permuted": differ == 2}.get(kind, differ > 0)

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.judge import floats
+from pytest_flashinfer.judge.reference import Reference, storage
+from pytest_flashinfer.judge.truth import OutputSpec
 
 FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NARROW = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
@@ -77,3 +79,19 @@ def test_representable() -> None:
 def test_scales_without_a_sign_are_as_far_apart_as_their_exponents() -> None:
     scales = torch.tensor([2.0**-3, 0.5, 1.0, 2.0, 64.0]).to(torch.float8_e8m0fnu)
     assert floats.code_order(scales).diff().tolist() == [2, 1, 1, 5]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "stored"),
+    [("float4_e2m1", (3, 8), (3, 4)), ("int4", (8,), (4,)), ("float4_e2m1fn_x2", (3, 8), (3, 8)),
+     ("float4_e2m1fn_x2", (3,), (3,)), ("float4_e2m1fn_x2", (), ())],
+)  # fmt: skip
+def test_shapes_of_pairs_count_pairs(dtype, shape, stored) -> None:
+    codes = torch.arange(math.prod(stored), dtype=torch.uint8).view(stored)
+    pairs, spec = torch.float4_e2m1fn_x2, {"q": OutputSpec(dtype, shape)}
+    assert storage(spec["q"]) == (stored, torch.uint8)
+    for made in (codes, codes.view(pairs)) if shape else (codes,):
+        (found,) = Reference(lambda made=made: made, {}, spec).native().values()
+        assert torch.equal(found, codes)
+    (found,) = Reference(lambda q: q.view(torch.uint8) + 1, {"q": codes.view(pairs)}, spec).native().values()
+    assert torch.equal(found, codes + 1)
