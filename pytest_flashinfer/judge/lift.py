@@ -9,13 +9,15 @@ import torch
 
 from . import distribute, roundoff
 from .floats import is_narrow, representable
-from .lifted import Lifted, flatten, promote, replace, short, tag, true_dtype, whole
+from .lifted import Lifted, flatten, pass_on, promote, replace, short, tag, true_dtype, whole
 from .ops import Kind, Op, magnitude
 from .wide import Step, WideMode
 
 _LIMIT = 2.0**24  # integers up to here are exact in float32
 _LIMIT_OF_EIGHT = 2.0**13  # and in the sums of 14 bits in which some cards add up products of 8-bit floats
 _SIXTEEN = (torch.bfloat16, torch.float16)
+_CASTS = ("_to_copy", "copy")
+_READS = (*_CASTS, "_local_scalar_dense")  # of what moves values, all that may take them to another dtype
 
 
 @dataclass(slots=True)
@@ -37,10 +39,13 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         super().__init__(wide)
         self.working = working  # the 16-bit dtype in which a kernel may hold the operands of a contraction
         self.plan = Plan()
+        self.viewing = False  # whether the present operation shows its argument in another shape
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Decide how the result rounds and which arguments are rounded on the way in."""
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
+        if op.name == "copy":
+            asked = args[0].dtype
         step = Step(op.name, op.kind, asked if asked is not None and asked.is_floating_point else None)
         if step.declared is None:
             step.declared = promote(floats)
@@ -48,30 +53,35 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.declared = None
         self.plan.steps.append(step)
         self.plan.selects |= op.selects
-        self.plan.decides |= op.selects or op.kind is Kind.ROUND or (asked is not None and is_narrow(asked))
-        if op.name == "_to_copy" and asked is not None and not asked.is_floating_point and floats:
+        quantises = asked is not None and is_narrow(asked) and any(arg.declared != asked for arg in floats)
+        self.plan.decides |= op.selects or op.kind is Kind.ROUND or quantises
+        if op.name in _CASTS and asked is not None and not asked.is_floating_point and floats:
             step.kind = Kind.ROUND
+        self.viewing = op.view
         self._lower(op, step, args)
         step.fuzzy = not all(arg.settled for arg in floats)
         if op.name in ("logsumexp", "sum") and floats and not floats[0].origin:
             step.sums = op.name == "logsumexp" or floats[0].exponential
         step.eight = step.kind is Kind.CONTRACT and all(map(of_eight, args[-2:]))
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
-        step.plain = op.simple and not self.widened
+        step.plain = op.simple and not self.widened and not step.low
         distribute.mark(step, args)
         return step
 
     def _lower(self, op: Op, step: Step, args: list[Any]) -> None:
         """Find arguments held in fewer bits; an 8-bit one is rounded here, because the reference means it."""
-        cast_up = step.name == "_to_copy" and step.declared not in (*_SIXTEEN, None) and not is_narrow(step.declared)
-        if step.kind in (Kind.MOVE, Kind.SELECT) and not cast_up:
+        if step.kind in (Kind.MOVE, Kind.SELECT) and step.name not in _READS:
             return
         places = [place for place, arg in enumerate(args) if isinstance(arg, Lifted)]
+        if step.name in _CASTS and step.kind is Kind.MOVE:  # what only changes its place is not rounded yet
+            places = [each for each in places if each not in op.writes and args[each].declared is not step.declared]
         products = step.kind is Kind.CONTRACT or (self.contracting and step.name == "mul")
         strict = not products or all(args[place].origin for place in places)
-        low = []
+        low, settled = [], []
         for place in places:
             arg = args[place]
+            if arg.settled:
+                settled.append(place)
             if is_narrow(arg.declared) and not arg.origin:
                 replace(op, args, place, torch.Tensor.to(arg, arg.declared).to(self.wide))
                 low.append((place, arg.declared))
@@ -79,7 +89,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
                 low.append((place, arg.declared))
             elif not strict and self.working and arg.declared not in _SIXTEEN and not representable(arg, self.working):
                 low.append((place, self.working))
-        step.low = tuple(low)
+        step.low, step.settled = tuple(low), tuple(settled)
         self.plan.low = next((dtype for _, dtype in low if not is_narrow(dtype)), self.plan.low)
 
     def _stays_exact(self, func: Any, step: Step, args: list[Any]) -> bool:
@@ -110,13 +120,15 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         if written and isinstance(tensor, Lifted):
             tensor.origin, tensor.clean, tensor.exponential, tensor.integral = False, clean, False, integral
             tensor.terms = terms
+            pass_on(tensor)
             return tensor
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
         if step.declared is None:
             step.declared = true_dtype(tensor) if true_dtype(tensor) is not self.wide else torch.float32
-        lifted = tag(tensor.to(self.wide), step.declared, origin=origin, clean=clean)
+        lifted = tag(torch.Tensor.to(tensor, self.wide), step.declared, origin=origin, clean=clean)
         lifted.exponential, lifted.integral, lifted.terms = step.name in ("exp", "exp2"), integral, terms
         lifted.eight = step.kind is Kind.MOVE and bool(floats) and all(map(of_eight, floats))
+        lifted.base = floats[0] if self.viewing and floats else None
         return lifted
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .floats import is_narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .ops import Op
     from .wide import Step
@@ -34,6 +34,7 @@ class Lifted(torch.Tensor):
     integral: bool = False  # integers, whatever rounding made them: arithmetic on them is exact
     eight: bool = False  # values of 8-bit inputs, in whichever dtype
     terms: tuple[Step, ...] = ()  # sums with a broadcast term that no product has been made of
+    base: Lifted | None = None  # what it is a view of
     centre: torch.Tensor | float | None = None  # what it is a difference from, or the square of one
 
     @property
@@ -48,27 +49,46 @@ class Lifted(torch.Tensor):
 
     def double(self, *_: Any, **__: Any) -> torch.Tensor:
         """Cast to float64."""
-        return cast("torch.Tensor", self.to(torch.float64))
+        return self.to(torch.float64)
 
     def float(self, *_: Any, **__: Any) -> torch.Tensor:
         """Cast to float32."""
-        return cast("torch.Tensor", self.to(torch.float32))
+        return self.to(torch.float32)
+
+    def half(self, *_: Any, **__: Any) -> torch.Tensor:
+        """Cast to float16."""
+        return self.to(torch.float16)
+
+    def bfloat16(self, *_: Any, **__: Any) -> torch.Tensor:
+        """Cast to bfloat16."""
+        return self.to(torch.bfloat16)
+
+    def type(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Cast, or say of which type the tensor is."""
+        return self.to(dtype) if isinstance(dtype, torch.dtype) else super().type(dtype, *args, **kwargs)
 
     def type_as(self, other: torch.Tensor) -> torch.Tensor:
         """Cast to the declared dtype of another tensor."""
-        return cast("torch.Tensor", self.to(other.dtype))
+        return self.to(other)
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Cast. Only the declared dtype changes where it is cast to its own width, or to float64 where it is less wide.
+    def to(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Cast: to the declared dtype as the native tensor is, which is returned itself, to any other with a copy.
 
-        That is handled here because a tensor of the dtype asked for would return itself unseen.
+        torch knows of the wide dtype only. A cast to that would return the tensor itself, unseen and not rounded, and
+        one to the declared dtype a copy, which is changed in its place by what the reference does to the result.
         """
+        cast: Callable[..., torch.Tensor] = super().to
         if args and isinstance(args[0], torch.Tensor):
-            args = (args[0].dtype, *args[1:])
-        asked = kwargs.get("dtype") or next((each for each in args if isinstance(each, torch.dtype)), None)
-        if asked in (torch.float64, true_dtype(self)):
-            return tag(torch.ops.aten.alias(self), asked, origin=self.origin, clean=self.clean)
-        return super().to(*args, **kwargs)
+            args = (args[0].device, args[0].dtype, *args[1:])
+        flags = [each for each in args if isinstance(each, bool)]  # non_blocking, copy
+        asked = kwargs.pop("dtype", None) or next((each for each in args if isinstance(each, torch.dtype)), None)
+        copy = kwargs.pop("copy", flags[1:] == [True])
+        places = [each for each in args if not isinstance(each, (bool, torch.dtype))]
+        if asked in (None, self.declared) and not copy:
+            found = cast(*places, dtype=true_dtype(self), **kwargs)
+            return found if found is self else tag(found, self.declared, origin=self.origin, clean=self.clean)
+        asked = asked or self.declared
+        return cast(*places, dtype=asked, copy=copy or asked is true_dtype(self), **kwargs)
 
 
 def tag(wide: torch.Tensor, declared: torch.dtype, *, origin: bool, clean: bool) -> Lifted:
@@ -76,6 +96,15 @@ def tag(wide: torch.Tensor, declared: torch.dtype, *, origin: bool, clean: bool)
     lifted = wide if isinstance(wide, Lifted) else wide.as_subclass(Lifted)
     lifted.declared, lifted.origin, lifted.clean = declared, origin, clean
     return lifted
+
+
+def pass_on(written: Lifted) -> None:
+    """Tell the tensors that a view shows parts of what was written into it."""
+    base = written.base
+    while base is not None:
+        settled, clean = base.settled and written.settled, base.clean and written.clean
+        base.origin, base.clean, base.integral = False, clean, settled and not clean and whole(base)
+        base = base.base
 
 
 def replace(op: Op, args: list[Any], place: int, value: torch.Tensor) -> None:

@@ -115,7 +115,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             return
         for place, dtype in step.low:
             if place < len(args) and isinstance(args[place], Lifted):
-                replace(op, args, place, self._lowered(args[place], dtype))
+                replace(op, args, place, self._lowered(step, place, args[place], dtype))
 
     def _next(self, op: Op, asked: torch.dtype | None) -> Step:
         """Take the next step of the plan; after a data-dependent branch went another way nothing is exact any more."""
@@ -130,11 +130,11 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             if isinstance(arg, Lifted):
                 replace(op, args, place, arg * self.dice.factor(arg, unit))
 
-    def _pushed(self, arg: torch.Tensor) -> torch.Tensor:
+    def _pushed(self, arg: torch.Tensor, far: float = _FLIP) -> torch.Tensor:
         """Push values across near boundaries of rounding: all outwards, all inwards, then at random."""
         if self.number < 2:  # noqa: PLR2004 - one run for each direction
-            return arg * (1 + _FLIP if self.number == 0 else 1 - _FLIP)
-        return arg * self.dice.factor(arg, _FLIP)
+            return arg * (1 + far if self.number == 0 else 1 - far)
+        return arg * self.dice.factor(arg, far)
 
     def _shift(self, op: Op, args: list[Any]) -> None:
         """Disturb exponents by the size of the largest: kernels subtract it, or multiply by log2(e), and round."""
@@ -143,12 +143,15 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             top = roundoff.top(arg, axis).expand(arg.shape)
             replace(op, args, 0, torch.addcmul(arg, top, self.dice.draw(arg), value=self.unit))
 
-    def _lowered(self, arg: Lifted, dtype: torch.dtype) -> torch.Tensor:
+    def _lowered(self, step: Step, place: int, arg: Lifted, dtype: torch.dtype) -> torch.Tensor:
         if is_narrow(dtype):
-            near = arg if arg.clean else self._pushed(arg)
+            near = arg if place in step.settled else self._pushed(arg)
             return near.as_subclass(torch.Tensor).to(dtype).to(self.wide)
         if not self.operands:
             return arg
+        # where 8 bits come next, the rounding to 16 may decide between two of their values, far apart
+        if step.declared is not None and is_narrow(step.declared) and self.number < 2:  # noqa: PLR2004 - as in `_pushed`
+            return self._pushed(arg, torch.finfo(dtype).eps / 2)
         if self.number == 0:  # equal operands are rounded alike, and what they are multiplied by may be equal too
             plain = arg.as_subclass(torch.Tensor)
             held = plain.to(dtype).to(self.wide)
@@ -168,7 +171,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             tensor.centre = centre
             return tensor
         declared = step.declared or _first(args) or torch.float32
-        found = tag(tensor.to(self.wide), declared, origin=False, clean=not step.noisy)
+        found = tag(torch.Tensor.to(tensor, self.wide), declared, origin=False, clean=not step.noisy)
         found.centre = centre
         return found
 

@@ -29,7 +29,8 @@ class Step:
     rounds; an 8-bit dtype means that the rounding is part of the truth. `fuzzy`: the float arguments are not exact.
     `sums`: adds up exponentials, which a kernel that holds them in 16 bits for a product may add up in that form.
     `plain`: only moves wide tensors, so that nothing is to be done around it. `apart`: a sum whose terms a kernel may
-    multiply one by one. `eight`: products of 8-bit values.
+    multiply one by one. `eight`: products of 8-bit values. `settled`: positions of arguments that no rounding before
+    this one can change.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Step:
     plain: bool = False
     apart: bool = False
     eight: bool = False
+    settled: tuple[int, ...] = ()
 
 
 class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -9,10 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.floats import name_of
 from pytest_flashinfer.judge.reference import InvalidReferenceError, ScribblesError
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, exact
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, exact, inadmissible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,6 +189,136 @@ def test_what_is_lifted_to_float32_for_want_of_memory_has_the_same_bounds(
     assert other.allowance is not None
     assert float(other.allowance.mean()) == pytest.approx(float(one.allowance.mean()), rel=0.1)
     assert other.widened == 1
+
+
+E4M3 = torch.float8_e4m3fn
+CASTS: dict[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
+    "to": lambda x, dtype: x.to(dtype),
+    "to a dtype": lambda x, dtype: x.to(dtype=dtype),
+    "to a device": lambda x, dtype: x.to("cpu", dtype),
+    "to another": lambda x, dtype: x.to(torch.ones((), dtype=dtype)),
+    "a copy": lambda x, dtype: x.to(dtype, copy=True),
+    "a copy by place": lambda x, dtype: x.to(dtype, False, True),  # noqa: FBT003
+    "type": lambda x, dtype: x.type(dtype),
+    "type_as": lambda x, dtype: x.type_as(torch.ones((), dtype=dtype)),
+    "by name": lambda x, dtype: {4: x.float, 8: x.double}.get(dtype.itemsize, getattr(x, name_of(dtype), x.half))(),
+    "written": lambda x, dtype: torch.zeros(x.shape, dtype=dtype).copy_(x),
+    "written by rows": lambda x, dtype: by_rows(torch.zeros(x.shape, dtype=dtype), x),
+}
+
+
+def by_rows(made: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    for row in range(0, x.shape[0], 4):
+        made[row : row + 4] = x[row : row + 4]
+    return made
+
+
+def normal(rows: int = 16, columns: int = 64) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows))
+
+
+def both(run: Callable[..., Any], spec: OutputSpec, **inputs: torch.Tensor) -> list[OutputTruth]:
+    """The truths as a float64 run gives them, and, for want of memory, one in float32."""
+    wanted = 8 * (sum(x.numel() for x in inputs.values()) + 3 * math.prod(spec.shape or ()))
+    found = [evaluate(run, inputs, {"y": spec}, budget=budget) for budget in (None, wanted - 1)]
+    assert [each.how for each in found] == ["lifted", "lifted to float32 (memory)"]
+    assert [inadmissible(each) for each in found] == [None, None]
+    return [each.outputs["y"] for each in found]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("cast", CASTS.values(), ids=CASTS)
+def test_whatever_an_eight_bit_value_is_cast_to_it_was_rounded(
+    cast: Callable[[torch.Tensor, torch.dtype], torch.Tensor], dtype: torch.dtype
+) -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return (cast((x.float() * 1.7).to(E4M3), dtype) * 2).bfloat16()
+
+    x = normal().bfloat16()
+    for truth in both(run, OutputSpec("bfloat16", (16, 64)), x=x):
+        assert truth.widened == 1
+        assert compare(run(x), truth).ok
+        assert not compare((x.float() * 3.4).bfloat16(), truth).ok
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("cast", CASTS.values(), ids=CASTS)
+def test_what_a_cast_returns_is_the_tensor_itself_only_where_it_natively_is(
+    cast: Callable[[torch.Tensor, torch.dtype], torch.Tensor], dtype: torch.dtype
+) -> None:
+    def run(x: torch.Tensor, given: torch.dtype) -> torch.Tensor:
+        before = (x * 2).to(given)
+        after = cast(before, dtype)
+        after += 1
+        return (before.float() + 16 * after.float()).bfloat16()
+
+    x = normal().bfloat16()
+    for given in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
+        for truth in both(lambda x, given=given: run(x, given), OutputSpec("bfloat16", (16, 64)), x=x):
+            torch.testing.assert_close(truth.wide, run(x, given).double(), rtol=0.1, atol=0.5)
+
+
+def test_an_input_is_not_written_into_by_what_is_done_to_its_cast() -> None:
+    def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        total = x.double()
+        total += w
+        return (total * x).float()
+
+    x, w = normal(), normal(16) + 1
+    truth = evaluate(run, {"x": x, "w": w}, {"y": OutputSpec("float32", (16, 64))}).outputs["y"]
+    assert torch.equal(truth.wide, (x.double() + w.double()) * x.double())
+    assert compare(run(x, w), truth).ok
+    assert not compare(-run(x, w), truth).ok
+
+
+@pytest.mark.parametrize("dtype", [E4M3, torch.bfloat16])
+@pytest.mark.parametrize("write", [by_rows, lambda state, x: state[1:].copy_(x[1:]), torch.Tensor.copy_])
+def test_what_is_written_into_part_of_an_input_is_rounded_to_its_dtype(
+    write: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], dtype: torch.dtype
+) -> None:
+    def run(x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        write(state, (x * 1.7).to(state.dtype))
+        return state.float() * 3
+
+    x, state = normal(), torch.ones(16, 64).to(dtype)
+    specs = {"y": OutputSpec("float32", (16, 64)), "new": OutputSpec(name_of(dtype), (16, 64), param="state")}
+    truth = evaluate(run, {"x": x, "state": state}, specs).outputs["y"]
+    assert truth.widened == 1
+    assert compare(run(x, state.clone()), truth).ok
+    if dtype is E4M3:
+        assert not compare(x * 5.1, truth).ok
+
+
+def test_exact_values_stay_exact_where_they_are_written_into_parts() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return by_rows(torch.zeros(16, 64), x) * 2
+
+    assert exact(evaluate(run, {"x": normal()}, {"y": OutputSpec("float32", (16, 64))}))
+
+
+@pytest.mark.parametrize("dtype", [E4M3, torch.bfloat16])
+def test_a_number_read_from_a_narrow_tensor_was_rounded(dtype: torch.dtype) -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return x * (x.abs().max() * 1.7).to(dtype).item()
+
+    truth = judge(run, "float32", (16, 64), x=normal())
+    assert truth.widened == 1
+    assert compare(run(normal()), truth).ok
+
+
+@pytest.mark.parametrize("cast", ["to", "written"])
+def test_a_rounding_to_sixteen_bits_may_decide_one_to_eight(cast: str) -> None:
+    """Some elements in a hundred differ by a whole step, and kernels may or may not round twice."""
+
+    def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (CASTS[cast](x * 1.7, E4M3).float() @ w.float()).bfloat16()
+
+    x, w = normal(16, 256).bfloat16(), normal(256).bfloat16()
+    for truth in both(run, OutputSpec("bfloat16", (16, 64)), x=x, w=w):
+        assert truth.widened == 1
+        for y in (run(x, w), run(x.float(), w)):
+            assert compare(y, truth).ok
+        assert not compare(((x.float() * 1.7) @ w.float()).bfloat16(), truth).ok
 
 
 def test_a_budget_too_small_says_so() -> None:
