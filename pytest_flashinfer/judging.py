@@ -183,6 +183,8 @@ class Compare:
             if name not in malformed and "" not in malformed
             if name in result.outputs or not declared[name].optional
         ]
+        for each in found:
+            self.proof.note(each, case.definition.name)
         told = {each.tensor for each in result.violations if each.kind == "unwritten"}
         return [_with_poison(each, result.unwritten.get(each.output, ""), told=each.output in told) for each in found]
 

@@ -15,6 +15,7 @@ from pytest_flashinfer.judge.vacuity import probe, unalike
 if TYPE_CHECKING:
     import torch
 
+    from pytest_flashinfer.judge.comparison import Comparison
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import OutputTruth, Truth
     from pytest_flashinfer.worker.case import Case
@@ -25,9 +26,10 @@ Check = Callable[[Mapping[str, "torch.Tensor"], "Truth", Mapping[str, Any]], "st
 
 
 class Proof:
-    """What the cases of an item prove; `probed` keeps what was found of listed workloads for the next solution.
+    """What the cases of an item prove.
 
-    `check` is the definition's own, which decides in place of bounds.
+    `probed` keeps what was found of listed workloads, and what was said, for the next solution. `check` is the
+    definition's own, which decides in place of bounds.
     """
 
     def __init__(self, tolerance: Tolerance, check: Check | None, probed: dict[Any, str]) -> None:
@@ -38,6 +40,13 @@ class Proof:
         self._first: dict[Any, tuple[Case, Truth]] = {}  # of a listed workload, whose answer is wrong for the others
         self._told: set[str] = set()  # outputs of which some drawn case tells right answers from cheap ones
         self._nothing: dict[str, tuple[str, Case]] = {}  # by output, why the first that does not lets a cheap one pass
+
+    def note(self, found: Comparison, definition: str) -> None:
+        """Warn of what a comparison left untested, once for all solutions; a check of the definition's own decides."""
+        key = (definition, found.output, found.untested)
+        if found.untested and self.check is None and key not in self.probed:
+            self.probed[key] = ""
+            warnings.warn(pytest.PytestWarning(f"{definition}: {found.output}: {found.untested}"), stacklevel=2)
 
     def lacking(self, case: Case, truth: Truth, outputs: Outputs) -> str:
         """Return why a case proves nothing, or an empty string; of drawn ones only all together may prove nothing."""

@@ -9,8 +9,8 @@ import torch
 
 from pytest_flashinfer.worker.arena import Arena
 
-from .packing import Packing, widest
-from .questions import PARTS
+from .packing import Packing, listed, widest
+from .questions import DRAWN, PARTS
 from .scribbled import Scribbled
 from .truth import OutputSpec, OutputTruth, Truth
 
@@ -102,7 +102,8 @@ class Oracle:
         arguments = [packing.argument(name, value) for name, value in inputs.items()]
         ids = widest(inputs) if options.get("sampling") else 0
         parts = PARTS if options.get("bounded", True) else ("native",)
-        wanted = [packing.output(name, spec, ids=ids, parts=parts) for name, spec in outputs.items()]
+        drawn: dict[str, Any] = {"ids": ids, "listed": listed(inputs)} if ids else {}
+        wanted = [packing.output(name, spec, parts=parts, **drawn) for name, spec in outputs.items()]
         arena = self._host if host and self.device != "cpu" else self.arena
         self._place(arena, packing, inputs)
         message = {"inputs": arguments, "outputs": wanted, "host": host, "scribbled": self.scribbled.listed, **options}
@@ -207,6 +208,9 @@ def _read(
     for part in PARTS:
         slot = packing.slots.get(f"{name}\0{part}")
         parts[part] = slot.tensor_of(base) if slot is not None and facts[part] else None
+    for part in DRAWN:
+        table = parts[part]
+        parts[part] = None if table is None else table[: len(table) // int(facts["times"])]
     return OutputTruth(
         name,
         spec.dtype,
@@ -221,6 +225,9 @@ def _read(
         disputed=int(facts["disputed"]),
         probabilities=parts["probabilities"],
         support=parts["support"],
+        times=int(facts["times"]),
+        distinct=bool(facts["distinct"]),
+        ids=parts["ids"],
         seeded=bool(facts["seeded"]),
         notes=tuple(map(str, facts["notes"])),
     )

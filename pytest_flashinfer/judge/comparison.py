@@ -19,6 +19,7 @@ class Comparison:
     `problem`: what kind of failure; "reference" where only the reference is to blame (it is NaN or inf there). `n_bad`
     elements of `n_total` miss; `worst` is the index of the one that `actual`, `expected` and `bound` describe. `share`
     is the largest part of the bound that any element spends (1: all of it). Errors are over the finite elements.
+    `untested`: of an output that passes, what nobody looked at.
     """
 
     output: str
@@ -37,6 +38,7 @@ class Comparison:
     hint: str = ""
     how: str = ""
     lines: tuple[str, ...] = ()
+    untested: str = ""
 
     @property
     def summary(self) -> str:

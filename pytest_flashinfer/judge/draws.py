@@ -76,18 +76,22 @@ class Draws:
         """The number of draws that say something."""
         return len(self.series["likelihood"])
 
-    def add(self, samples: torch.Tensor, probabilities: torch.Tensor, support: torch.Tensor | None = None) -> None:
-        """Add ids [rows] of one call, drawn from probabilities [rows, n]; ids must be in the `support` [rows, n].
+    def add(
+        self, samples: torch.Tensor, probabilities: torch.Tensor, support: torch.Tensor | None = None, times: int = 1
+    ) -> None:
+        """Add ids of one call, `times` of them from each row of probabilities [rows, n]; ids must be in the `support`.
 
-        Where that holds ids which the reference itself gives no mass, others of equal mass are at its edge: which of
-        them are in is a matter of rounding. Rows in which those have much of the mass are left out.
+        Where that [rows, n] holds ids which the reference itself gives no mass, others of equal mass are at its edge:
+        which of them are in is a matter of rounding. Rows in which those have much of the mass are left out.
         """
         many = _PART.get(probabilities.device.type, 1)
         ids = samples.reshape(-1, 1).long()
         self._sizes.append(len(ids))
+        rows = torch.arange(len(ids), device=probabilities.device) // times
         for start in range(0, len(ids), many):
             part = slice(start, start + many)
-            self._add(ids[part], probabilities[part], None if support is None else support[part])
+            own = part if times == 1 else rows[part]
+            self._add(ids[part], probabilities[own], None if support is None else support[own])
 
     def _add(self, ids: torch.Tensor, mass: torch.Tensor, support: torch.Tensor | None) -> None:
         own = mass.gather(1, ids)

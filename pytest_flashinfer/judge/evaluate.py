@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -147,8 +147,7 @@ def _sampled(run: Reference, native: Results, spent: dict[str, float]) -> Truth:
     for name in drawn:
         outputs[name] = replace(outputs[name], how=SAMPLED)
     for name, target in targets(run, drawn).items():
-        mass, support = target.probabilities, target.support
-        outputs[name] = replace(outputs[name], probabilities=mass, support=support, seeded=target.seeded)
+        outputs[name] = replace(outputs[name], **{each.name: getattr(target, each.name) for each in fields(target)})
     return replace(plain, outputs=outputs, how=SAMPLED)
 
 

@@ -6,13 +6,13 @@ code of the definition, see foreign.py; requests that name one of its errands in
 Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": plain}` or `{"name", "float": hex}`, in
 the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
 "wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
-slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `native`, `bounded` and `closely`
-as in evaluate.py, `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the truth there, wherever
-the arena lies), `scribbled` (inputs of which each run of the reference has a copy). The reply says what was written:
-`how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`, `undecided` (whether
-the slot was filled), `how`, `exact`, `widened`, `replaced`, `disputed`, `seeded`, `notes`. A reference that writes into
-inputs which it has no copies of ends the call with an error of the kind "scribbles" that names them: the arena has to
-be filled again.
+slot or null, "ids": slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `native`,
+`bounded` and `closely` as in evaluate.py, `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the
+truth there, wherever the arena lies), `scribbled` (inputs of which each run of the reference has a copy). The reply
+says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`,
+`undecided` (whether the slot was filled), `how`, `exact`, `widened`, `replaced`, `disputed`, `times`, `distinct`,
+`seeded`, `notes`. A reference that writes into inputs which it has no copies of ends the call with an error of the kind
+"scribbles" that names them: the arena has to be filled again.
 
 A request with `do` "rows" is one call's with a `part`, two ends of a range of rows, `case`, which names what it is
 about, `native` and `last`. Its slots are those of the part, its shapes the whole's. The native run on the whole is kept

@@ -45,19 +45,20 @@ class Packing:
             return {"name": name, "float": value.hex()}
         return {"name": name, "value": value}
 
-    def output(
+    def output(  # noqa: PLR0913 - all but two have defaults
         self,
         name: str,
         spec: OutputSpec,
         of: slice | None = None,
         *,
         ids: int = 0,
+        listed: bool = False,
         parts: Sequence[str] = PARTS,
     ) -> dict[str, Any]:
         """Add those of `parts` that an output of this dtype has, and return what the request says of it.
 
         16-bit ones need no more than float32 for the truth. `of`: of which rows; else of all. `ids`: how many ids can
-        be drawn, 0 where nothing is.
+        be drawn, 0 where nothing is; `listed`: which these are may be said of each row.
         """
         size, dtype = storage(spec)
         if of is not None:
@@ -74,6 +75,7 @@ class Packing:
             rows = (math.prod(size), ids)
             slots["probabilities"] = self.add(f"{name}\0probabilities", rows, torch.float32)
             slots["support"] = self.add(f"{name}\0support", rows, torch.bool)
+            slots["ids"] = self.add(f"{name}\0ids", rows, torch.int64) if listed else None
         shape = None if spec.shape is None else list(spec.shape)
         said = {"name": name, "dtype": spec.dtype, "shape": shape, "optional": spec.optional, "param": spec.param}
         return {**said, **slots}
@@ -83,3 +85,9 @@ def widest(inputs: Mapping[str, Any]) -> int:
     """Return the length of the longest row of a floating matrix: the number of ids that can be drawn."""
     matrices = [x for x in inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.ndim > 1]
     return max((int(x.shape[-1]) for x in matrices), default=0)
+
+
+def listed(inputs: Mapping[str, Any]) -> bool:
+    """Say whether an input may list the ids that such rows are of: integers, one for each place."""
+    size, whole = widest(inputs), (torch.int32, torch.int64)
+    return any(isinstance(x, torch.Tensor) and x.dtype in whole and x.shape[-1:] == (size,) for x in inputs.values())

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from .rowwise import Slots
 
-PARTS = ("native", "wide", "allowance", "undecided", "probabilities", "support")
+DRAWN = ("probabilities", "support", "ids")  # in rows of which several elements may be drawn
+PARTS = ("native", "wide", "allowance", "undecided", *DRAWN)
 
 
 def question(
@@ -60,15 +61,22 @@ def write(output: OutputTruth, request: Mapping[str, Any], memory: Slots) -> dic
     for part in PARTS:
         value, slot = getattr(output, part), request.get(part)
         filled[part] = False
-        if value is not None and slot is not None and list(value.shape) == list(slot["size"]):
+        if value is None or slot is None:
+            continue
+        there = memory.tensor(slot)
+        if part in DRAWN:
+            there = there[: len(there) // output.times]
+        if value.shape == there.shape:
             filled[part] = True
-            memory.tensor(slot).copy_(value)
+            there.copy_(value)
     facts = {
         "how": output.how,
         "exact": output.exact,
         "widened": output.widened,
         "replaced": output.replaced,
         "disputed": output.disputed,
+        "times": output.times,
+        "distinct": output.distinct,
         "seeded": output.seeded,
         "notes": list(output.notes),
     }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .ops import describe
-from .packing import widest
-from .wide import Mode
+from .capture import Capture, Draw
+from .packing import listed, widest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 _DOUBT = 2.0**-20  # relative change of the inputs under which a token at the edge of the support may come or go
 _DOUBTED = 2  # runs with changed inputs
+_UNLIKE = 2.0**-10  # relative difference of weights that sums in another order do not make
+_NO_ID = -1  # in columns that a row has no id for
 _GIVEN = re.compile(r"seed|philox|rng|(^|_)rand|uniform|gumbel|noise|generator")  # inputs that decide what is drawn
 
 
@@ -26,88 +27,18 @@ _GIVEN = re.compile(r"seed|philox|rng|(^|_)rand|uniform|gumbel|noise|generator")
 class Target:
     """What an output is drawn from: probabilities [rows, n] (float32), and which ids are in the support (bool).
 
-    `seeded`: draws of the same contents may be the same, for an input decides them, or the reference seeds a generator.
+    `times`: how many elements of the output, one after the other, are drawn from each row; none of them twice where
+    they are `distinct`. `ids` [rows, n] of the columns, where these are not the ids themselves; no two of a row that
+    have mass are the same. `seeded`: draws of the same contents may be the same, for an input decides them, or the
+    reference seeds a generator.
     """
 
     probabilities: torch.Tensor
     support: torch.Tensor
-    seeded: bool = False
-
-
-@dataclass(slots=True)
-class _Draw:
-    """One row of one call of multinomial: its weights, the code returned, and the ids by which codes were replaced."""
-
-    weights: torch.Tensor
-    code: int
+    times: int = 1
+    distinct: bool = False
     ids: torch.Tensor | None = None
-
-
-@dataclass(slots=True)
-class _Codes:
-    """A tensor that holds codes, and the draws they belong to, in order."""
-
-    tensor: torch.Tensor
-    draws: list[_Draw] = field(default_factory=list)
-
-
-class _Capture(Mode):  # type: ignore[no-untyped-call]
-    """Answers multinomial with codes instead of draws, and follows them through gathers and index operations."""
-
-    def __init__(self, shift: int) -> None:
-        super().__init__()
-        self.shift = shift
-        self.draws: list[_Draw] = []
-        self.states: list[bytes] = []  # of the generators that are drawn from
-        self._codes: list[_Codes] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        name = describe(func).name
-        if name == "multinomial":
-            self.states.append(_state(args[0].device, (kwargs or {}).get("generator")))
-            many, again = args[1], args[2] if len(args) > 2 else (kwargs or {}).get("replacement", False)  # noqa: PLR2004
-            if many == 1 or again:  # else what one draws is missing for the next
-                return self._answer(args[0], many)
-        result = func(*args, **(kwargs or {}))
-        held = next((codes for codes in self._codes for arg in _tensors(args) if arg is codes.tensor), None)
-        if held is not None and isinstance(result, torch.Tensor) and not result.is_floating_point():
-            if name in ("gather", "index", "take", "index_select") and args[0] is not held.tensor:
-                _note_ids(held.draws, args[0])
-            self._codes.append(_Codes(result, held.draws))
-        return result
-
-    def _answer(self, weights: torch.Tensor, many: int) -> torch.Tensor:
-        rows = weights.reshape(-1, weights.shape[-1])
-        made = []
-        for row in rows.repeat_interleave(many, dim=0):
-            code = (len(self.draws) + self.shift) % rows.shape[1]
-            made.append(_Draw(row.detach().clone(), code))
-            self.draws.append(made[-1])
-        codes = torch.tensor([draw.code for draw in made], dtype=torch.int64, device=weights.device)
-        codes = codes.reshape(*weights.shape[:-1], many)
-        self._codes.append(_Codes(codes, made))
-        return codes
-
-
-def _state(device: torch.device, generator: torch.Generator | None) -> bytes:
-    if generator is None and device.type == "cuda":
-        generator = torch.cuda.default_generators[device.index or 0]
-    return (generator or torch.default_generator).get_state().numpy().tobytes()
-
-
-def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
-    flat = [item for arg in args for item in (arg if isinstance(arg, (list, tuple)) else [arg])]
-    return [item for item in flat if isinstance(item, torch.Tensor)]
-
-
-def _note_ids(draws: list[_Draw], table: torch.Tensor) -> None:
-    """Remember that codes are places in `table`: one row for all draws, or one for as many as each row has."""
-    rows = table.reshape(-1, table.shape[-1])
-    each = len(draws) // len(rows) if len(rows) and len(draws) % len(rows) == 0 else len(draws)
-    for place, draw in enumerate(draws):
-        draw.ids = rows[place // each]
+    seeded: bool = False
 
 
 def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
@@ -117,21 +48,22 @@ def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
     least likely one that is in: which of equals are kept is for each sampler to say. Outputs that are not drawn by
     `torch.multinomial` are not in the result. Raises `InvalidReferenceError` where the reference raises.
     """
-    first, second, size = _captured(run, 0), _captured(run, 1), widest(run.inputs)
+    first, second = _captured(run, 0), _captured(run, 1)
     found = {}
     for name in outputs:
-        one = _assign(first[0][name], second[0][name], first[1].draws, second[1].draws, size)
+        one = _assign(run, name, first, second)
         if one is not None:
-            found[name] = Target(one, one > 0, any(_GIVEN.search(each) for each in run.inputs))
+            found[name] = replace(one, seeded=any(_GIVEN.search(each) for each in run.inputs))
     for number in range(_DOUBTED if found else 0):
         changed = replace(run, inputs=_shaken(run, number), seed=run.seed + 1 + number)
         pair = _captured(changed, 0), _captured(changed, 1)
         seeded = bool(set(pair[0][1].states) & set(first[1].states))  # whatever the generators were seeded with before
         for name, known in found.items():
-            other = _assign(pair[0][0][name], pair[1][0][name], pair[0][1].draws, pair[1][1].draws, size)
-            inside = other > 0 if other is not None and other.shape == known.support.shape else known.support
+            other = _assign(changed, name, *pair)
+            inside = other.support if other is not None and _same_ids(other, known) else known.support
             found[name] = replace(known, support=known.support | inside, seeded=known.seeded or seeded)
-    return {name: replace(each, support=each.support | _as_likely(run, each.support)) for name, each in found.items()}
+    likely = {name: replace(each, support=each.support | _as_likely(run, each.support)) for name, each in found.items()}
+    return {name: _merged(each) for name, each in likely.items()}
 
 
 def _as_likely(run: Reference, support: torch.Tensor) -> torch.Tensor:
@@ -150,8 +82,8 @@ def _as_likely(run: Reference, support: torch.Tensor) -> torch.Tensor:
     return (values == least) & (values > 0)
 
 
-def _captured(run: Reference, shift: int) -> tuple[Results, _Capture]:
-    mode = _Capture(shift)
+def _captured(run: Reference, shift: int) -> tuple[Results, Capture]:
+    mode = Capture(shift)
     return run.native(mode), mode
 
 
@@ -169,34 +101,98 @@ def _shaken(run: Reference, number: int) -> dict[str, Any]:
     return {name: change(value) for name, value in run.inputs.items()}
 
 
-def _assign(
-    one: torch.Tensor | None, two: torch.Tensor | None, draws: list[_Draw], others: list[_Draw], size: int
-) -> torch.Tensor | None:
-    """Give each row of an output the draw whose codes it shows in both runs; a row that shows none is certain.
-
-    `size`: how many ids there are; more than weights, where these are of some candidates.
-    """
-    if one is None or two is None or not draws or len(draws) != len(others) or one.is_floating_point():
+def _assign(run: Reference, name: str, one: tuple[Results, Capture], two: tuple[Results, Capture]) -> Target | None:
+    """Give each element of an output the row it is drawn from, by what it shows in both runs."""
+    sources = _sources(one[0][name], two[0][name], one[1].draws, two[1].draws)
+    drawn = [each for each in sources if isinstance(each, Draw)]
+    if not drawn:
         return None
-    size = max(size, *(len(draw.weights) for draw in draws))
-    rows = torch.zeros(one.numel(), size, dtype=torch.float32, device=one.device)
+    distinct = any(draw.row.distinct for draw in drawn)
+    times = _times(sources)
+    heads = sources[::times]
+    places = [each.places if isinstance(each, Draw) else torch.tensor([each]) for each in heads]
+    if distinct and any(len(torch.unique(each)) < len(each) for each in places):
+        times, heads = 1, sources  # places are not drawn twice, ids may be
+        places = [each.places if isinstance(each, Draw) else torch.tensor([each]) for each in heads]
+    size = max(widest(run.inputs), *(len(each) for each in places))
+    far = any(not 0 <= int(each.min()) <= int(each.max()) < size for each in places)
+    if far and not listed(run.inputs):
+        return None
+    device = drawn[0].row.weights.device
+    mass = torch.zeros(len(heads), size, device=device)
+    ids = torch.full((len(heads), size), _NO_ID, device=device) if far else None
+    for row, (head, own) in enumerate(zip(heads, places, strict=True)):
+        weights = head.row.weights.to(torch.float32) if isinstance(head, Draw) else torch.ones(1, device=device)
+        columns = torch.arange(len(own), device=device) if far else own.to(device)
+        mass[row].scatter_add_(0, columns, weights / weights.sum())
+        if ids is not None:
+            ids[row, : len(own)] = own
+    support = mass > 0
+    if distinct:  # more than have weight: the others are any
+        support |= support.sum(dim=1, keepdim=True) < max(draw.row.times for draw in drawn)
+    return Target(mass, support, times, distinct, ids)
+
+
+def _sources(
+    one: torch.Tensor | None, two: torch.Tensor | None, draws: list[Draw], others: list[Draw]
+) -> list[Draw | int]:
+    """Return which draw each element of an output shows, all of them in order, or the number that it is in both runs.
+
+    Nothing where elements show something else, or where weights follow from what was drawn before.
+    """
+    if one is None or two is None or len(draws) != len(others) or one.is_floating_point():
+        return []
+    rows = dict.fromkeys((a.row, b.row) for a, b in zip(draws, others, strict=True))
+    if not all(_same_weights(a.weights, b.weights) for a, b in rows):
+        return []
+    found: list[Draw | int] = []
     left = 0
-    for row, (a, b) in enumerate(zip(one.flatten().tolist(), two.flatten().tolist(), strict=True)):
-        if left < len(draws) and a == _shown(draws[left]) and b == _shown(others[left]):
-            draw = draws[left]
-            weights = draw.weights.to(torch.float32)
-            weights = weights / weights.sum()
-            ids = draw.ids.long() if draw.ids is not None else torch.arange(size, device=weights.device)
-            if not 0 <= int(ids.min()) <= int(ids.max()) < size:
-                return None
-            rows[row].scatter_(0, ids[: weights.shape[0]], weights)
+    for a, b in zip(one.flatten().tolist(), two.flatten().tolist(), strict=True):
+        if left < len(draws) and a == draws[left].shown and b == others[left].shown:
+            found.append(draws[left])
             left += 1
-        elif a == b and 0 <= a < size:
-            rows[row, a] = 1.0
+        elif a == b:
+            found.append(a)
         else:
-            return None
-    return rows if left == len(draws) else None
+            return []
+    return found if left == len(draws) else []
 
 
-def _shown(draw: _Draw) -> int:
-    return draw.code if draw.ids is None else int(draw.ids[draw.code])
+def _same_weights(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Compare weights of two runs, which a card may find in another order of sums."""
+    return one.shape == two.shape and torch.allclose(one, two, rtol=_UNLIKE, atol=0.0)
+
+
+def _times(sources: list[Draw | int]) -> int:
+    """Return how many elements after the other are always drawn from one row."""
+    times = next(each.row.times for each in sources if isinstance(each, Draw))
+    if len(sources) % times:
+        return 1
+    groups = [sources[start : start + times] for start in range(0, len(sources), times)]
+    return times if all(_alike(group[0], each) for group in groups for each in group) else 1
+
+
+def _alike(one: Draw | int, two: Draw | int) -> bool:
+    if isinstance(one, Draw) and isinstance(two, Draw):
+        return one.row is two.row and one.ids is two.ids
+    return one == two
+
+
+def _same_ids(one: Target, two: Target) -> bool:
+    if one.support.shape != two.support.shape or (one.ids is None) != (two.ids is None):
+        return False
+    return one.ids is None or two.ids is None or torch.equal(one.ids, two.ids)
+
+
+def _merged(target: Target) -> Target:
+    """Have the first of columns with the same id hold what all of them do: a list of candidates may name one twice."""
+    if target.ids is None:
+        return target
+    mass, support = torch.zeros_like(target.probabilities), torch.zeros_like(target.support)
+    columns = torch.arange(mass.shape[1], device=mass.device)
+    for row, ids in enumerate(target.ids):
+        _, number = torch.unique(ids, return_inverse=True)
+        first = torch.full_like(columns, mass.shape[1]).scatter_reduce_(0, number, columns, "amin")[number]
+        mass[row].scatter_add_(0, first, target.probabilities[row])
+        support[row, first[target.support[row]]] = True
+    return replace(target, probabilities=mass, support=support)

@@ -43,8 +43,9 @@ class OutputTruth:
     own rounding decides (near-ties): no verdict is based on them alone. `replaced`: of undecided rows of ids, how many
     of one row may be others; `None` where that is not asked. `disputed` elements are finite in only one of reference
     and float64 run. `widened`: by how much the bound was widened to hold the reference's own rounding (1: not at all).
-    `probabilities` and `support` [rows, n] of an output that the reference draws at random; `seeded`: the inputs decide
-    what is drawn.
+    `probabilities` and `support` [rows, n] of an output that the reference draws at random, `times` elements from each
+    row, none twice where they are `distinct`; `ids` [rows, n] of the columns, where these are not the ids themselves.
+    `seeded`: the inputs decide what is drawn.
     """
 
     name: str
@@ -60,6 +61,9 @@ class OutputTruth:
     disputed: int = 0
     probabilities: torch.Tensor | None = None
     support: torch.Tensor | None = None
+    times: int = 1
+    distinct: bool = False
+    ids: torch.Tensor | None = None
     seeded: bool = False
     notes: tuple[str, ...] = ()
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
+from pytest_flashinfer.judge.capture import Capture
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.truth import SAMPLED, OutputSpec, OutputTruth
@@ -185,17 +188,107 @@ def test_fewer_candidates_than_ids_may_be_drawn_from() -> None:
     assert "not in the support" in rounds(truth, lambda: torch.multinomial(probabilities(), 1)[:, 0])
 
 
-@pytest.mark.parametrize("replacement", [True, False])
-def test_several_may_be_drawn_of_each_row(*, replacement: bool) -> None:
+def test_several_may_be_drawn_of_each_row() -> None:
     def reference(probs: torch.Tensor) -> torch.Tensor:
-        return torch.multinomial(probs, 3, replacement=replacement)
+        return torch.multinomial(probs, 3, replacement=True)
 
     specs = {"samples": OutputSpec("int64", (ROWS, 3))}
     truth = evaluate(reference, {"probs": probabilities()}, specs, sampling=True).outputs["samples"]
-    assert (truth.probabilities is not None) is replacement, "without, what one draws is missing for the next"
-    assert rounds(truth, lambda: reference(probabilities())) == ""
-    if replacement:
-        assert "do not follow" in rounds(truth, lambda: torch.multinomial(probabilities() ** 2, 3, replacement=True))
+    assert truth.probabilities is not None
+    assert truth.probabilities.shape == (ROWS, IDS), "once for all draws of a row"
+    torch.testing.assert_close(truth.probabilities, probabilities())
+    assert rounds(truth, lambda: reference(probabilities()), 20) == ""
+    assert "do not follow" in rounds(truth, lambda: torch.multinomial(probabilities() ** 2, 3, replacement=True), 20)
+
+
+def without_replacement(reference: Callable[..., torch.Tensor], **inputs: torch.Tensor) -> OutputTruth:
+    specs = {"samples": OutputSpec("int64", (ROWS, 3))}
+    return evaluate(reference, inputs, specs, sampling=True).outputs["samples"]
+
+
+def test_without_replacement_ids_are_in_the_support_and_none_twice_in_a_row() -> None:
+    probs = probabilities()
+    probs[:, 20:] = 0.0
+    truth = without_replacement(lambda probs: torch.multinomial(probs, 3).sort(-1).values, probs=probs)
+    assert truth.probabilities is None, "sorted ids do not show which draw they are"
+    truth = without_replacement(lambda probs: torch.multinomial(probs, 3), probs=probs)
+    for _ in range(8):
+        found = compare(torch.multinomial(probs, 3), truth)
+        assert found.ok
+        assert "without replacement" in found.untested
+    assert rounds(truth, lambda: torch.multinomial(probs, 3).sort(-1).values, 4) == "", "the order is nobody's business"
+    assert "not in the support" in compare(torch.full((ROWS, 3), 20), truth).text
+    twice = torch.arange(3).repeat(ROWS, 1)
+    assert compare(twice, truth).ok
+    twice[5, 2] = 0
+    found = compare(twice, truth)
+    assert found.text.startswith("samples[5, 2]: id 0 is drawn from its row before"), found.text
+    assert found.n_bad == 1
+
+
+def test_without_replacement_a_row_of_few_weights_is_filled_up_with_any_others() -> None:
+    probs = torch.zeros(ROWS, IDS)
+    probs[:, 2:4] = 0.5
+    truth = without_replacement(lambda probs: torch.multinomial(probs, 3), probs=probs)
+    for other in (0, 4, IDS - 1):
+        assert compare(torch.tensor([3, other, 2]).repeat(ROWS, 1), truth).ok
+    assert not compare(torch.tensor([3, 2, 3]).repeat(ROWS, 1), truth).ok
+
+
+@drawn(st.lists(st.lists(st.integers(0, 4), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_an_id_that_is_drawn_again_is_found_in_its_own_row_only(rows: list[list[int]]) -> None:
+    ids, mass = torch.tensor(rows), torch.full((len(rows), 5), 0.2)
+    truth = OutputTruth("ids", "int64", ids, how=SAMPLED, probabilities=mass, support=mass > 0, times=3, distinct=True)
+    assert compare(ids, truth).n_bad == sum(3 - len(set(row)) for row in rows)
+
+
+def test_rows_that_are_certain_may_be_drawn_beside_others_without_replacement() -> None:
+    def reference(probs: torch.Tensor) -> torch.Tensor:
+        drawn = torch.multinomial(probs, 3)
+        drawn[0] = probs[0].argmax()
+        return drawn
+
+    def row_by_row(probs: torch.Tensor) -> torch.Tensor:
+        rows = [torch.multinomial(row, 3) for row in probs[1:]]
+        return torch.stack([probs[0].argmax().expand(3), *rows])
+
+    assert without_replacement(reference, probs=probabilities()).probabilities is None, "a draw is not shown"
+    truth = without_replacement(row_by_row, probs=probabilities())
+    assert compare(row_by_row(probabilities()), truth).ok
+    again = row_by_row(probabilities())
+    again[1, 1] = again[1, 0]
+    assert not compare(again, truth).ok
+
+
+def test_what_is_drawn_after_another_draw_and_depends_on_it_has_no_known_distribution() -> None:
+    def reference(probs: torch.Tensor) -> torch.Tensor:
+        first = torch.multinomial(probs, 1)
+        return torch.cat([first, torch.multinomial(probs.scatter(1, first, 0.0), 1)], dim=1)
+
+    given = {"probs": probabilities()[:1]}
+    truth = evaluate(reference, given, {"samples": OutputSpec("int64", (1, 2))}, sampling=True).outputs["samples"]
+    for first in range(4):
+        assert compare(torch.tensor([[first, 30]]), truth, inputs=given).ok
+
+
+def test_many_draws_of_a_row_take_no_more_memory_than_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, ids, times = 4, 512, 64
+    probs = torch.softmax(torch.randn(rows, ids, generator=torch.Generator().manual_seed(4)), -1)
+    made: list[Capture] = []
+    init = Capture.__init__
+
+    def noted(self: Capture, shift: int) -> None:
+        init(self, shift)
+        made.append(self)
+
+    monkeypatch.setattr(Capture, "__init__", noted)
+    specs = {"samples": OutputSpec("int64", (rows, times))}
+    reference = lambda probs: torch.multinomial(probs, times, replacement=True)  # noqa: E731
+    truth = evaluate(reference, {"probs": probs}, specs, sampling=True).outputs["samples"]
+    assert truth.probabilities is not None
+    assert truth.probabilities.nbytes == probs.nbytes
+    assert {len(each.draws) for each in made} == {rows * times}
+    assert {len({id(draw.row.weights) for draw in each.draws}) for each in made} == {rows}
 
 
 def test_where_the_distribution_is_not_known_ids_are_those_that_there_are() -> None:
@@ -205,7 +298,70 @@ def test_where_the_distribution_is_not_known_ids_are_those_that_there_are() -> N
     assert found.probabilities is None
     largest = max(ROWS, IDS)
     for value, right in ((0, True), (IDS - 1, True), (largest, False), (2**31 - 1, False), (-1, False)):
-        assert compare(torch.full((ROWS,), value), found, inputs=given).ok is right, value
+        compared = compare(torch.full((ROWS,), value), found, inputs=given)
+        assert compared.ok is right, value
+        assert right or f"id {value} is none that an input has a place for, or lists" in compared.text
+        assert "nan" not in compared.text
+        assert bool(compared.untested) is right
+
+
+def candidates(*, alike: bool = False) -> dict[str, torch.Tensor]:
+    """Return weights of five candidates a row, and which ids these are: far more ids than any axis is long."""
+    generator = torch.Generator().manual_seed(7)
+    probs = torch.softmax(torch.randn(ROWS, 5, generator=generator), -1)
+    ids = torch.randint(0, 32000, (5,) if alike else (ROWS, 5), generator=generator, dtype=torch.int32)
+    return {"probs": probs, "candidates": ids}
+
+
+def listed_by_noise(probs: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    return candidates.gather(1, by_noise(probs, probs)[:, None])[:, 0]
+
+
+def listed_by_draw(probs: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    place = torch.multinomial(probs, 1)
+    return candidates[place[:, 0].long()] if candidates.ndim == 1 else candidates.gather(1, place)[:, 0]
+
+
+def of_candidates(reference: Callable[..., torch.Tensor], given: dict[str, torch.Tensor]) -> OutputTruth:
+    specs = {"samples": OutputSpec("int32", (ROWS,))}
+    return evaluate(reference, given, specs, sampling=True).outputs["samples"]
+
+
+def test_candidates_may_be_ids_beyond_every_axis() -> None:
+    given = candidates()
+    for truth in (of_candidates(listed_by_noise, given), of_candidates(listed_by_draw, given)):
+        assert compare(listed_by_noise(**given), truth, inputs=given).ok
+        assert not compare(torch.full((ROWS,), 32000, dtype=torch.int32), truth, inputs=given).ok
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_candidates_are_drawn_as_their_weights_say(*, alike: bool) -> None:
+    given = candidates(alike=alike)
+    truth = of_candidates(listed_by_draw, given)
+    assert truth.probabilities is not None
+    assert truth.probabilities.shape == given["probs"].shape, "as many columns as there are weights"
+    assert rounds(truth, lambda: listed_by_draw(**given), 16) == ""
+    swapped = given | {"candidates": given["candidates"].flip(-1)}
+    assert "do not follow" in rounds(truth, lambda: listed_by_draw(**swapped), 16)
+    if not alike:
+        other = given["candidates"].roll(1, 0)
+        assert "not in the support" in compare(other[:, 0].contiguous(), truth, inputs=given).text
+
+
+def test_a_candidate_may_be_listed_twice() -> None:
+    given = candidates()
+    for ids in (given["candidates"], given["candidates"] % 5):
+        ids[:, 3] = ids[:, 1]
+        twice = given | {"candidates": ids}
+        truth = of_candidates(listed_by_draw, twice)
+        assert rounds(truth, lambda twice=twice: listed_by_draw(**twice), 16) == ""  # type: ignore[misc]
+
+
+def test_a_reference_that_makes_ids_of_its_own_sets_no_limit() -> None:
+    given = candidates()
+    truth = of_candidates(lambda probs, candidates: listed_by_noise(probs, candidates) + 7, given)
+    assert compare(listed_by_noise(**given) + 7, truth, inputs=given).ok
+    assert not compare(torch.full((ROWS,), -3, dtype=torch.int32), truth, inputs=given).ok
 
 
 def test_logits_that_float32_makes_equal_may_be_told_apart() -> None:

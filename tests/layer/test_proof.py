@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.tolerance import parse
+from pytest_flashinfer.judge.comparison import Comparison
+from pytest_flashinfer.judge.tolerance import Tolerance, parse
 from pytest_flashinfer.judge.truth import SAMPLED, OutputTruth, Truth
 from pytest_flashinfer.proof import Proof
 
@@ -53,3 +56,17 @@ def test_an_output_lacks_proof_where_a_cheap_answer_was_refused_and_never_told(c
     found = lacking(cases)
     assert bool(found) == bool(without)
     assert not found or any(f"the tolerance of {name} proves nothing" in found for name in without)
+
+
+def test_what_nobody_looked_at_is_said_once_for_all_solutions() -> None:
+    probed: dict[Any, str] = {}
+    found = Comparison("ids", ok=True, untested="only the range is judged")
+    with pytest.warns(pytest.PytestWarning, match="^draw: ids: only the range is judged$"):
+        Proof(Tolerance(), None, probed).note(found, "draw")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Proof(Tolerance(), None, probed).note(found, "draw")
+        Proof(Tolerance(), lambda *_: None, {}).note(found, "draw")  # its own check looks at it
+        Proof(Tolerance(), None, {}).note(Comparison("ids", ok=True), "draw")
+    with pytest.warns(pytest.PytestWarning, match="^other: ids"):
+        Proof(Tolerance(), None, probed).note(found, "other")
