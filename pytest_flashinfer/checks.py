@@ -1,8 +1,8 @@
 """The checks that every definition runs. A definition's JSON file is collected as this module; read it first.
 
 A case holds concrete inputs. `solution.run` calls the kernel in a process of its own; `reference` is asked only
-afterwards, in another one; `compare` decides. A conftest.py beside the definitions overrides the fixtures `inputs`,
-`tolerance` and `compare` for its folder.
+afterwards, in another one; `judge` decides, as `compare` says. A conftest.py beside the definitions overrides the
+fixtures `inputs`, `tolerance` and `compare` for its folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.huge import HugeSizes
     from pytest_flashinfer.inputs.recipe import Recipe
     from pytest_flashinfer.judge.answers import Answers
-    from pytest_flashinfer.judging import Compare
+    from pytest_flashinfer.judging import Judge
     from pytest_flashinfer.making import Cases
     from pytest_flashinfer.searching import SizeSearch
     from pytest_flashinfer.testing import UnderTest
@@ -40,29 +40,29 @@ def test_reference(workload: Workload, cases: Cases, reference: Answers) -> None
     reference.answer(cases.first(workload))
 
 
-def test_correct(solution: UnderTest, workload: Workload, cases: Cases, reference: Answers, compare: Compare) -> None:
+def test_correct(solution: UnderTest, workload: Workload, cases: Cases, reference: Answers, judge: Judge) -> None:
     """Called again and again on the same storage with other contents, the kernel gives the reference's answers."""
     for call in solution.run(cases.repeated(workload)):
-        compare(call, reference.answer(call.case))
+        judge(call, reference.answer(call.case))
 
 
-def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, compare: Compare, search: SizeSearch) -> None:
+def test_sizes(solution: UnderTest, cases: Cases, reference: Answers, judge: Judge, search: SizeSearch) -> None:
     """Sizes, structures and values that the contract allows do not break it; a failure is shrunk to the smallest."""
 
     def check(axes: Mapping[str, int], recipe: Recipe, *, repeat: bool) -> None:
         for call in solution.run(cases.drawn(axes, recipe, repeat=repeat), answered=reference.begin):
-            compare(call, reference.admitted(call.case))
+            judge(call, reference.admitted(call.case))
 
     search.run(check)
 
 
 @pytest.mark.slow
-def test_huge(solution: UnderTest, cases: Cases, reference: Answers, compare: Compare, huge: HugeSizes) -> None:
+def test_huge(solution: UnderTest, cases: Cases, reference: Answers, judge: Judge, huge: HugeSizes) -> None:
     """Tensors of more than 2**31 elements do not break it. With --fib-huge only, and where memory allows."""
 
     def check(axes: Mapping[str, int], recipe: Recipe) -> None:
         for call in huge.calls(solution, cases.drawn(axes, recipe, repeat=False)):
-            compare(call, reference.admitted(call.case))
+            judge(call, reference.admitted(call.case))
 
     huge.run(check)
 
@@ -73,13 +73,13 @@ def test_speed(  # noqa: PLR0913, PLR0917 - fixtures
     workload: Workload,
     cases: Cases,
     reference: Answers,
-    compare: Compare,
+    judge: Judge,
     timing: Timing,
     benchmark: BenchmarkFixture,
 ) -> None:
     """How long a call takes. The timed calls are checked calls: each has inputs of its own and a judged output."""
     for call in timing.run(solution, cases, workload):
-        compare(call, reference.answer(call.case))
+        judge(call, reference.answer(call.case))
     for call in timing.settle(solution, cases, workload):
-        compare(call, reference.answer(call.case))
+        judge(call, reference.answer(call.case))
     timing.report(benchmark, solution, cases, workload)

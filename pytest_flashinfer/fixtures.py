@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.huge import HugeSizes
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.judge.tolerance import Tolerance
-    from pytest_flashinfer.judging import Compare
+    from pytest_flashinfer.judging import Compare, Judge
     from pytest_flashinfer.making import Cases
     from pytest_flashinfer.searching import SizeSearch
     from pytest_flashinfer.session import FibSession
@@ -93,7 +93,8 @@ def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSe
 
 
 @pytest.fixture
-def cases(
+def cases(  # noqa: PLR0913, PLR0917 - fixtures
+    pytestconfig: pytest.Config,
     definition: Definition,
     definition_file: DefinitionFile,
     inputs: Inputs,
@@ -102,13 +103,17 @@ def cases(
 ) -> Cases:
     """Turn workloads and drawn sizes into cases with concrete inputs."""
     from pytest_flashinfer.contents import Contents
+    from pytest_flashinfer.default_inputs import DefaultInputs
     from pytest_flashinfer.making import DRAWS, Cases
+    from pytest_flashinfer.overrides import OverriddenInputs
 
     too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
     if too_large is not None:
         pytest.skip(too_large)
     own = getattr(inputs, "own", None)
     default = inputs if own is not None else _default_inputs(definition, definition_file, fib_session, reference)
+    if not isinstance(inputs, DefaultInputs):
+        inputs = OverriddenInputs(inputs, definition, pytestconfig.invocation_params.dir)
     kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
     seed, kept = fib_session.options.seed, fib_session.kept
     contents = Contents(definition, inputs, default, seed, reference, kept, definition_file.path)
@@ -140,6 +145,18 @@ def compare(
     stated = _stated(fib_session, definition, request.path, named, tolerance)
     reference.credit(stated.operands or "working")
     return Compare(stated, Record(request.node), check, fib_session.probed)
+
+
+@pytest.fixture
+def judge(request: pytest.FixtureRequest, compare: Judge) -> Judge:
+    """Compare as `compare` does; where it is overridden, an assertion of it is a failure like others."""
+    from pytest_flashinfer.judging import Compare
+    from pytest_flashinfer.overrides import OverriddenCompare
+    from pytest_flashinfer.record import Record
+
+    if isinstance(compare, Compare):
+        return compare
+    return OverriddenCompare(compare, Record(request.node), request.config.invocation_params.dir)
 
 
 def _stated(
@@ -186,9 +203,11 @@ def timing(
     flops: Callable[[Case], float] | None,
 ) -> Timing:
     """Time a solution and its reference, and hand the durations to pytest-benchmark."""
+    from pytest_flashinfer.overrides import OverriddenFlops
     from pytest_flashinfer.timing import Timing
 
-    return Timing(request.node, fib_session, reference_kernel, flops)
+    counted = None if flops is None else OverriddenFlops(flops, request.config.invocation_params.dir)
+    return Timing(request.node, fib_session, reference_kernel, counted)
 
 
 @pytest.fixture

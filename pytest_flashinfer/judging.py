@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.errors import WorkerError
     from pytest_flashinfer.worker.pristine import Violation
     from pytest_flashinfer.worker.runner import RunResult
+
+Judge = Callable[["Call", "Truth"], None]  # raises Failed
+MEASURED = ("max_abs", "max_rel", "bound_share")  # what is recorded of the calls of an item that passed
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,9 @@ class Compare:
         """Raise Failed where the call is wrong, or where the tolerance would let any cheap answer pass."""
         verdict = self.verdict(call, truth)
         self.record.set("status", verdict.status)
-        errors = {"max_abs": verdict.max_abs, "max_rel": verdict.max_rel, "bound_share": verdict.share}
+        errors = dict(zip(MEASURED, (verdict.max_abs, verdict.max_rel, verdict.share), strict=True))
         if not verdict.passed:
-            self.record.forget(*errors)  # those of calls that passed say nothing of one that did not
+            self.record.forget(*MEASURED)  # those of calls that passed say nothing of one that did not
             if verdict.share is not None and verdict.share <= 1:
                 del errors["bound_share"]  # it fails for what is not finite, and the rest says nothing either
         for name, value in errors.items():

@@ -50,7 +50,7 @@ class Outcomes:
                 result = Result.from_properties(report.user_properties, report.outcome, text)
                 if result is None:
                     continue
-                if outcome == "error" and result.status == "PASSED":
+                if report.failed and result.status == "PASSED":
                     result = replace(result, status="ERROR")  # the kernel was right; what came after it was not
                 process = str(getattr(getattr(report, "node", None), "gateway", ""))
                 key = (report.nodeid, process)

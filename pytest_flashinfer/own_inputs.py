@@ -53,7 +53,7 @@ class OwnInputs:
             self._absent = str(error)
             self._warn(str(error))
             return {}
-        found = {name: _as_declared(name, made[name], definition.inputs[name]) for name in wanted if name in made}
+        found = {name: as_declared(name, made[name], definition.inputs[name]) for name in wanted if name in made}
         lacking = [name for name in wanted if name not in made and _is_custom(workload, name)]
         if lacking:
             raise InputsError(f"{definition.name}: `{definition.custom_inputs or 'init'}` makes no `{lacking[0]}`")
@@ -78,7 +78,7 @@ def _scalars(workload: Workload | None, recipe: Recipe) -> dict[str, Any]:
     return {**recipe.scalars, **(workload.scalars if workload is not None else {})}
 
 
-def _as_declared(name: str, value: Any, spec: TensorSpec) -> Any:
+def as_declared(name: str, value: Any, spec: TensorSpec) -> Any:
     """Return a value in the declared form: a number for a scalar, a 0-d tensor for shape []. Raises InputsError."""
     if spec.shape is None:
         return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value

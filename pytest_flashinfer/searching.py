@@ -20,6 +20,7 @@ from pytest_flashinfer.inputs.listed import sizes_and_scalars
 from pytest_flashinfer.inputs.long_cases import length
 from pytest_flashinfer.inputs.shrink import simpler
 from pytest_flashinfer.inputs.strategies import case_strategy
+from pytest_flashinfer.inputs.undecided import refuse_unknown
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
@@ -105,6 +106,8 @@ class SizeSearch:
         waiting = open_constants(self.definition)
         if waiting and not self.definition.init:
             pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
+        if not self.definition.init:  # which may show what size it is
+            refuse_unknown(self.definition)
         try:
             with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
                 search = self._search(

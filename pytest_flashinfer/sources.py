@@ -20,8 +20,10 @@ PROPERTY = "fib_source"  # of a failed item's report: `path:line`
 def blamed(item: pytest.Item, text: str) -> tuple[Path, int] | None:
     """Return file and line (from 1) that a failure is about: its frame, else the entry function's first line.
 
-    `text` begins with the status. `None` for an item of no solution.
+    `text` begins with the status. `None` for an item of no solution, and where it is not the solution's fault.
     """
+    if text.startswith("INVALID_REFERENCE"):
+        return None
     key = getattr(getattr(item, "callspec", None), "params", {}).get("solution")
     entry = getattr(item.parent, "solutions", {}).get(key)
     return None if entry is None else _place(entry, text.partition(":")[0], text)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError, told_values
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.inputs.choice import assumed
 from pytest_flashinfer.inputs.contract import Contract, contract_of
 from pytest_flashinfer.inputs.dtypes import is_packed, storage_shape
 from pytest_flashinfer.inputs.equation import invert, whole
-from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Undecided, Unsatisfiable
+from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Unsatisfiable
+from pytest_flashinfer.inputs.undecided import undecided
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -38,7 +38,7 @@ def solve_axes(definition: Definition, given: Mapping[str, int]) -> dict[str, in
         raise AxisConflict(conflict.constraint, conflict.given, _advice(contract, given)) from None
     for name in contract.axis_names:
         if name not in env and name in contract.input_axes:
-            raise _undecided(contract, name)
+            raise undecided(contract, name)
     return {name: env[name] for name in (*contract.constants, *contract.axis_names) if name in env}
 
 
@@ -49,19 +49,6 @@ def _advice(contract: Contract, given: Mapping[str, int]) -> str:
     except Unsatisfiable:
         return "correct the constraints: no sizes were found that satisfy all of them"
     return "correct the workload"
-
-
-def _undecided(contract: Contract, name: str) -> InputsError:
-    """Return the error for an axis that neither the workload nor an equation decides; shapes may misspell one."""
-    declared = contract.definition.axes
-    if name not in declared:
-        near = nearest(name, declared)
-        return InputsError(f"unknown axis {name!r}{f'; did you mean {near!r}?' if near else '; declare it under axes'}")
-    state = "in the workload's axes"
-    text = next((rule.text for rule in contract.equations if name in rule.names), None)
-    if text is None:
-        return Undecided(name, f"axis `{name}` has no size: state it {state}")
-    return Unsatisfiable(text, f"nothing decides axis `{name}`", f"state `{name}` {state}")
 
 
 def solve(contract: Contract, given: Mapping[str, int]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """A conftest.py beside the definitions overrides `inputs`, `tolerance` or `compare` for its folder."""
 
+import json
+
 import pytest
 
 OFF = "def run(x, w):\n    return x * w + 1.001\n"
@@ -99,3 +101,55 @@ def test_compare(repository, kernels):
         "    return signs\n",
     )
     kernels("-k", "test_correct").assert_outcomes(passed=1, deselected=4)
+
+
+def test_what_compare_asserts_is_reported_as_any_wrong_value(repository):
+    repository.write(
+        "definitions/elementwise/conftest.py",
+        "import pytest\n\n@pytest.fixture\ndef compare():\n"
+        "    def same(call, truth):\n"
+        "        assert (call.outputs['y'] == -1).all(), 'another order'\n"
+        "    return same\n",
+    )
+    options = ("-k", "test_correct or test_sizes", "--fib-traces=traces", "--fib-results=results.jsonl")
+    found = repository.run(*options, "--fib-save-failures")
+    for name in ("test_correct", "test_sizes"):
+        failed = found[name]
+        assert failed.message == "INCORRECT_NUMERICAL: another order"
+        assert failed.properties["status"] == "INCORRECT_NUMERICAL"
+        assert "  at definitions/elementwise/conftest.py:6 in same: assert (call" in failed.text
+        assert "  case: n=" in failed.text
+        assert "  replay: pytest " in failed.text
+        assert len(failed.text) < 3000
+    assert "which replays it as test_correct" in found["test_sizes"].text
+    assert len((repository.root / "workloads/elementwise/scale_add_h8.jsonl").read_text().splitlines()) == 2
+    (trace,) = (repository.root / "traces/elementwise/scale_add_h8.jsonl").read_text().splitlines()
+    assert json.loads(trace)["evaluation"]["status"] == "INCORRECT_NUMERICAL"
+    (result,) = (repository.root / "results.jsonl").read_text().splitlines()
+    assert json.loads(result)["status"] == "INCORRECT_NUMERICAL"
+
+
+def test_an_error_in_inputs_is_blamed_on_nobody_else(repository):
+    repository.write(
+        "definitions/elementwise/conftest.py",
+        "import pytest\n\n@pytest.fixture\ndef inputs(inputs):\n"
+        "    def make(*arguments):\n"
+        "        return {'x': inputs(*arguments)['y']}\n"
+        "    return make\n",
+    )
+    found = repository.run("-k", "not test_speed")
+    said = "no inputs: definitions/elementwise/conftest.py:6: KeyError: 'y'"
+    assert found["test_reference"].message == f"INVALID_REFERENCE: {said}"
+    assert len(found["test_reference"].text) < 1000
+    assert set(found.outcomes("good").values()) == {"skipped"}
+    assert said in found["test_correct"].text
+
+
+def test_a_misspelt_axis_of_an_input_is_blamed_on_no_solution(repository):
+    x = {"shape": ["m", "h"], "dtype": "float32"}
+    repository.define(inputs={"x": x, "w": {"shape": ["h"], "dtype": "float32"}}, axes={
+        "n": {"type": "var"}, "h": {"type": "const", "value": 8}
+    })  # fmt: skip
+    found = repository.run("-k", "test_correct or test_sizes")
+    assert set(found.outcomes().values()) == {"skipped"}
+    assert "unknown axis 'm'" in found["test_sizes"].text

@@ -1,0 +1,159 @@
+"""What a conftest.py beside a definition overrides, called so that its errors are told in lines that name it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_flashinfer.default_inputs import tensor_shapes
+from pytest_flashinfer.inputs.axes import shape_of
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.dtypes import storage_shape
+from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.judge.verdict import Verdict
+from pytest_flashinfer.judging import MEASURED, Failed
+from pytest_flashinfer.own_inputs import as_declared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_flashinfer.contents import Inputs
+    from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.inputs.recipe import Recipe
+    from pytest_flashinfer.judge.truth import Truth
+    from pytest_flashinfer.judging import Call
+    from pytest_flashinfer.record import Record
+    from pytest_flashinfer.worker.case import Case
+
+_SHOWN, _LONGEST = 10, 200  # lines of an assertion, and characters of a line: pytest adds what was compared
+_ITS_OWN = (Failed, InputsError, ReferenceFailed)  # told in lines already
+
+
+class OverriddenInputs:
+    """An override of `inputs`. What it does wrong is no solution's fault: it is told as inputs that cannot be made."""
+
+    def __init__(self, make: Inputs, definition: Definition, here: Path) -> None:
+        self.make = make
+        self.definition = definition
+        self.here = here
+
+    def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
+        """Return the inputs by name. Raises InputsError."""
+        try:
+            values = self.make(axes, recipe, workload)
+        except Exception as error:
+            if _is_told(error):
+                raise
+            raise InputsError(f"{_place(error, self.make, self.here)}: {_named(error)}") from error
+        at = _position(self.make, self.here)
+        if not isinstance(values, Mapping):
+            raise InputsError(f"{at}: `inputs` gives {type(values).__name__}, not the values of all inputs by name")
+        declared = self.definition.inputs
+        lacking = [name for name, spec in declared.items() if name not in values and not spec.optional]
+        if lacking or values.keys() - declared:
+            what = f"no `{lacking[0]}`" if lacking else f"`{min(values.keys() - declared)}`, which is no input"
+            raise InputsError(f"{at}: `inputs` gives {what}")
+        try:
+            found = {name: as_declared(name, value, declared[name]) for name, value in values.items()}
+            _check_shapes(self.definition, axes, found)
+        except InputsError as error:
+            raise InputsError(f"{at}: {error}") from None
+        return found
+
+
+class OverriddenCompare:
+    """An override of `compare`. Its assertion is a verdict: the values are wrong, for the reason that it gives."""
+
+    def __init__(self, compare: Callable[[Call, Truth], None], record: Record, here: Path) -> None:
+        self.compare = compare
+        self.record = record
+        self.here = here
+
+    def __call__(self, call: Call, truth: Truth) -> None:
+        """Raise Failed where the override finds a call wrong, and where it ends with an error of its own."""
+        verdict = self._verdict(call, truth)
+        self.record.set("status", "PASSED" if verdict is None else verdict.status)
+        if verdict is not None:
+            self.record.forget(*MEASURED)
+            raise Failed(verdict, call.case, call.result.log if call.result is not None else "")
+
+    def _verdict(self, call: Call, truth: Truth) -> Verdict | None:
+        try:
+            self.compare(call, truth)
+        except (AssertionError, pytest.fail.Exception) as error:
+            if isinstance(error, Failed):
+                raise
+            said = [line[:_LONGEST] for line in str(error).strip().splitlines()[:_SHOWN]]
+            place = _place(error, self.compare, self.here, code=True)
+            return Verdict("INCORRECT_NUMERICAL", said[0] if said else "`compare` fails", "\n".join([*said, place]))
+        except Exception as error:
+            if _is_told(error):
+                raise
+            return Verdict("INVALID_REFERENCE", f"{_place(error, self.compare, self.here)}: {_named(error)}")
+        return None
+
+
+class OverriddenFlops:
+    """An override of `flops`."""
+
+    def __init__(self, flops: Callable[[Case], float], here: Path) -> None:
+        self.flops = flops
+        self.here = here
+
+    def __call__(self, case: Case) -> float:
+        """Return the number of operations of a call. Raises Failed where the override ends with an error."""
+        try:
+            return self.flops(case)
+        except Exception as error:
+            if _is_told(error):
+                raise
+            at = _place(error, self.flops, self.here)
+            raise Failed(Verdict("INVALID_REFERENCE", f"{at}: {_named(error)}"), case) from error
+
+
+def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mapping[str, Any]) -> None:
+    """Raise InputsError for a tensor of another shape than the axes make it, as far as they do."""
+    contract = contract_of(definition)
+    env = {**axes, **{name: value for name, value in values.items() if isinstance(value, int)}}
+    for name, have in tensor_shapes(values).items():
+        sizes = shape_of(contract.dims[name] or (), env)
+        known = [size for size in sizes if size is not None]
+        want = storage_shape(known, contract.dtype(name))
+        if len(known) == len(sizes) and want != have:
+            raise InputsError(f"input {name} is made with shape {list(have)}, the axes make it {list(want)}")
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether others say what an error is: of the judge's own, and of a memory that does not suffice."""
+    return isinstance(error, _ITS_OWN) or "out of memory" in str(error).lower()
+
+
+def _named(error: Exception) -> str:
+    """Return an error in one line."""
+    return "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+
+
+def _place(error: BaseException, override: object, here: Path, *, code: bool = False) -> str:
+    """Return the innermost line, in the file that an override lies in, which an error passed through."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is that of the call here
+    inside = [frame for frame in frames if frame.filename == frames[0].filename]
+    if not inside:
+        return _position(override, here)
+    place = f"{_shown(inside[-1].filename, here)}:{inside[-1].lineno}"
+    return f"at {place} in {inside[-1].name}: {inside[-1].line}" if code else place
+
+
+def _position(override: object, here: Path) -> str:
+    """Return where an override begins, as far as that is known of a callable."""
+    code = getattr(override, "__code__", None) or getattr(type(override).__call__, "__code__", None)
+    return f"{_shown(code.co_filename, here)}:{code.co_firstlineno}" if code is not None else "conftest.py"
+
+
+def _shown(file: str, here: Path) -> str:
+    path = Path(file)
+    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()

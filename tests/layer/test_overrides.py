@@ -1,0 +1,188 @@
+"""What a conftest.py overrides: its errors are told in lines that name it, and its assertions are verdicts."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+
+from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
+from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.judge.verdict import Verdict
+from pytest_flashinfer.judging import Failed
+from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs
+
+HERE = Path(__file__).parent
+DEFINITION = Definition(
+    "halve_h4",
+    "other",
+    {"n": Axis("var"), "h": Axis("const", 4)},
+    {
+        "x": TensorSpec(("n", "h"), "float32"),
+        "mask": TensorSpec(("n",), "bool", optional=True),
+        "s": TensorSpec(None, "float32"),
+    },
+    {"y": TensorSpec(("n", "h"), "float32")},
+    "def run(x, mask, s):\n    return x * s\n",
+)
+GOOD = {"x": torch.ones(2, 4), "mask": None, "s": 0.5}
+
+
+WAYS = {"assert": " truth", "raise": " AssertionError(", "pytest.fail": "("}
+
+
+class Call:
+    case, result = "a case", None
+
+
+class Facts(dict):
+    set = dict.__setitem__
+
+    def forget(self, *names):
+        for name in names:
+            self.pop(name, None)
+
+
+def given(make):
+    return OverriddenInputs(make, DEFINITION, HERE)({"n": 2, "h": 4}, Recipe(1))
+
+
+def line_of(function, word):
+    lines, start = inspect.getsourcelines(function)
+    return start + next(number for number, text in enumerate(lines) if word in text)
+
+
+def test_what_an_override_of_inputs_gives_is_passed_on():
+    assert given(lambda *_: GOOD) == GOOD
+    assert given(lambda *_: {name: GOOD[name] for name in ("x", "s")}).keys() == {"x", "s"}
+
+
+def test_an_error_of_an_override_of_inputs_names_its_line():
+    def make(*_):
+        values = dict(GOOD)
+        values["x"] = helper(values)  # here
+        return values
+
+    def helper(values):
+        return values["gat"]  # and there
+
+    with pytest.raises(InputsError) as raised:
+        given(make)
+    assert str(raised.value) == f"test_overrides.py:{line_of(helper, 'there')}: KeyError: 'gat'"
+
+
+def test_an_error_in_what_an_override_calls_is_told_at_its_own_line():
+    def make(*_):
+        return torch.zeros(2) @ torch.zeros(3)  # here
+
+    with pytest.raises(InputsError, match=rf"^test_overrides.py:{line_of(make, 'here')}: RuntimeError: "):
+        given(make)
+
+
+def test_an_override_that_cannot_be_called_is_told_where_it_begins():
+    def make(axes):
+        return axes
+
+    with pytest.raises(InputsError, match=rf"^test_overrides.py:{line_of(make, 'def make')}: TypeError: "):
+        given(make)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (None, "`inputs` gives NoneType, not the values of all inputs by name"),
+        ({"x": GOOD["x"], "mask": None}, "`inputs` gives no `s`"),
+        ({**GOOD, "z": 1}, "`inputs` gives `z`, which is no input"),
+        ({**GOOD, "x": GOOD["x"].half()}, "input x is made with dtype torch.float16, declared is float32"),
+        ({**GOOD, "x": GOOD["x"][0]}, "input x is made with shape [4], declared is [n, h]"),
+        ({**GOOD, "x": GOOD["x"][:, :3]}, "input x is made with shape [2, 3], the axes make it [2, 4]"),
+        ({**GOOD, "x": 3}, "input x is made as 3, not as a tensor of shape [n, h]"),
+    ],
+)
+def test_what_are_no_inputs_is_told(values, reason):
+    with pytest.raises(InputsError) as raised:
+        given(lambda *_: values)
+    place, _, said = str(raised.value).partition(": ")
+    assert (place.partition(":")[0], said) == ("test_overrides.py", reason)
+
+
+@pytest.mark.parametrize("error", [Unsatisfiable("n > 3", "no"), ReferenceFailed("no"), RuntimeError("out of memory")])
+def test_errors_that_others_tell_of_stay_what_they_are(error):
+    def fails(*_):
+        raise error
+
+    for call in (lambda: given(fails), lambda: OverriddenCompare(fails, Facts(), HERE)(Call(), None)):
+        with pytest.raises(type(error)) as raised:
+            call()
+        assert raised.value is error
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_assertion_is_a_verdict_on_the_values(way):
+    def compare(_call, truth):
+        if way == "assert":
+            assert truth == 1, "another order"
+        elif way == "raise":
+            raise AssertionError("another order")
+        pytest.fail("another order")
+
+    facts = Facts(max_abs=1.0, bound_share=0.5)
+    with pytest.raises(Failed) as raised:
+        OverriddenCompare(compare, facts, HERE)(Call(), 2)
+    first, *others = Failed(raised.value.verdict).text().splitlines()
+    assert first == "INCORRECT_NUMERICAL: another order"
+    assert others[-1].startswith(f"  at test_overrides.py:{line_of(compare, way + WAYS[way])} in compare: ")
+    assert raised.value.case == "a case"
+    assert facts == {"status": "INCORRECT_NUMERICAL"}
+
+
+def test_long_assertions_are_cut_and_those_without_words_have_a_place():
+    def compare(_call, truth):
+        raise AssertionError(truth)
+
+    for truth, first in (("\n".join(["x" * 5000] * 500), "x" * 200), ("", "`compare` fails")):
+        with pytest.raises(Failed) as raised:
+            OverriddenCompare(compare, Facts(), HERE)(Call(), truth)
+        assert raised.value.verdict.summary == first
+        assert len(raised.value.verdict.details) < 3000
+        assert "at test_overrides.py:" in raised.value.verdict.details
+
+
+def test_another_error_of_compare_is_not_blamed_on_the_solution():
+    def compare(call, _truth):
+        return call.outputs  # here
+
+    with pytest.raises(Failed) as raised:
+        OverriddenCompare(compare, Facts(), HERE)(Call(), None)
+    assert raised.value.verdict.status == "INVALID_REFERENCE"
+    assert raised.value.verdict.summary.startswith(f"test_overrides.py:{line_of(compare, 'here')}: AttributeError: ")
+
+
+def test_a_verdict_that_an_override_passes_on_stays():
+    failed = Failed(Verdict("INCORRECT_SHAPE", "no"))
+
+    def compare(*_):
+        raise failed
+
+    with pytest.raises(Failed) as raised:
+        OverriddenCompare(compare, Facts(), HERE)(Call(), None)
+    assert raised.value is failed
+
+
+def test_what_an_override_accepts_has_passed():
+    facts = Facts(status="INCORRECT_NUMERICAL")  # of the usual `compare`, whose verdict it did not follow
+    OverriddenCompare(lambda *_: None, facts, HERE)(Call(), None)
+    assert facts == {"status": "PASSED"}
+
+
+def test_an_error_of_flops_names_its_line():
+    def flops(case):
+        return case["m"]  # here
+
+    assert OverriddenFlops(flops, HERE)({"m": 3.0}) == 3
+    with pytest.raises(Failed) as raised:
+        OverriddenFlops(flops, HERE)({})
+    said = f"test_overrides.py:{line_of(flops, 'here')}: KeyError: 'm'"
+    assert (raised.value.verdict.status, raised.value.verdict.summary) == ("INVALID_REFERENCE", said)
