@@ -12,21 +12,19 @@ import torch
 from pytest_flashinfer.inputs import lengths, queries
 from pytest_flashinfer.inputs.dtypes import is_integer, torch_dtype
 from pytest_flashinfer.inputs.equation import size
-from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.limits import limits
 from pytest_flashinfer.inputs.partition import floored, partition
-from pytest_flashinfer.inputs.plan import parts_of
+from pytest_flashinfer.inputs.segments import USUAL, count_of, split
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from random import Random
 
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan, Pointer
 
-_USUAL: Final = 8  # tokens of a sequence where nothing bounds them
-_LONGEST: Final = 4 * _USUAL
+_LONGEST: Final = 4 * USUAL
 _PAGE: Final = 16  # tokens of a page whose size no shape shows, as where each page holds one state
 _UNCAPPED: Final = frozenset({"q_longer", "no_kv"})  # structures in which queries may outnumber keys
 
@@ -81,17 +79,7 @@ class Sequences:
     q: list[int] | None = None
     segments: dict[str, list[int]] = field(default_factory=dict)
     told: dict[str, list[int]] = field(default_factory=dict)  # what each tensor of lengths says
-    split: set[str] = field(default_factory=set)  # the groups, kv and q, whose lengths have to add up to an axis
-
-
-def lengths_of(setting: Setting, pointer: Pointer) -> list[int]:
-    """Return the lengths of the segments that a given array of pointers, or of their lengths, states."""
-    flat = setting.given[pointer.name].to("cpu", torch.int64)
-    if pointer.counted:
-        return [int(n) for n in flat]
-    end = setting.size(pointer.total) if pointer.open else None
-    flat = flat if end is None else torch.cat((flat, flat.new_tensor([end])))
-    return [int(n) for n in (flat[1:] - flat[:-1]).clamp_(min=0)]
+    tied: set[str] = field(default_factory=set)  # the groups, kv and q, whose lengths have to add up to an axis
 
 
 def draw_sequences(setting: Setting) -> Sequences:
@@ -107,7 +95,7 @@ def draw_sequences(setting: Setting) -> Sequences:
         _draw_keys(setting, kv, found)
     elif (rows := queries.split_rows(setting.contract, plan, "kv")) is not None and not _stated(setting, "kv"):
         found.kv = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng)
-        found.split.add("kv")
+        found.tied.add("kv")
     elif plan.lengths or plan.of("page_table"):
         found.kv = _draw_lengths(setting, found)
     query = plan.pointer("q") or (None if kv and kv.group == "plain" else plan.pointer("plain"))
@@ -117,10 +105,11 @@ def draw_sequences(setting: Setting) -> Sequences:
         rows = queries.split_rows(setting.contract, plan, "q")
         if rows is not None:
             found.q = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng, found.kv)
-            found.split.add("q")
+            found.tied.add("q")
     for pointer in plan.pointers:
         if pointer.name not in found.segments:
-            found.segments[pointer.name] = _split(setting, pointer, None)
+            wanted = _wanted(setting, "q") if pointer.group == "kv" else 0
+            found.segments[pointer.name] = split(setting, pointer, None, wanted)
     return found
 
 
@@ -129,53 +118,24 @@ def _stated(setting: Setting, group: str) -> bool:
     return any(n in setting.given for n in setting.plan.lengths if setting.plan.roles[n].group == group)
 
 
-def _count(setting: Setting, pointer: Pointer) -> int:
-    return pointer.segments(setting.shape(pointer.name)[0])
-
-
-def _split(setting: Setting, pointer: Pointer, caps: list[int] | None) -> list[int]:
-    if pointer.name in setting.given:
-        return lengths_of(setting, pointer)
-    count, total = _count(setting, pointer), setting.size(pointer.total)
-    if total is None:
-        total = max(_USUAL * count, _wanted(setting, "q") if pointer.group == "kv" else 0)
-        total = total if caps is None else min(sum(caps), total)
-    if count == 0 and total:
-        raise AxisConflict(f"{pointer.name}[-1] == {total}", f"a total of {total} and no segments")
-    shortest, longest = parts_of(setting.contract, pointer)
-    least, most = _of_all(setting, shortest, max), _of_all(setting, longest, min)
-    if most is not None and most * count >= total:
-        caps = [most] * count if caps is None else [min(most, cap) for cap in caps]
-    unit = setting.size(setting.contract.reading.facts.units.get(pointer.name)) or 1
-    if unit > 1 and total % unit == 0:
-        caps = None if caps is None else [cap // unit for cap in caps]
-        split = partition(total // unit, count, setting.structure, setting.rng, caps)
-        return [unit * n for n in floored(split, -(-(least or 0) // unit))]
-    return floored(partition(total, count, setting.structure, setting.rng, caps), least or 0)
-
-
-def _of_all(setting: Setting, trees: tuple[ast.expr, ...], join: Callable[[list[int]], int]) -> int | None:
-    known = [n for tree in trees if (n := setting.size(tree)) is not None]
-    return join(known) if known else None
-
-
 def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
     tables = (pointer.total is None or pointer.counted) and bool(setting.plan.of("page_table"))
-    split = _split(setting, pointer, [capacity(setting, found)] * _count(setting, pointer) if tables else None)
+    caps = [capacity(setting, found)] * count_of(setting, pointer) if tables else None
+    parts = split(setting, pointer, caps, _wanted(setting, "q") if pointer.group == "kv" else 0)
     if _never_empty(setting) and pointer.name not in setting.given:
-        split = floored(split, 1)
+        parts = floored(parts, 1)
     if pointer.unit == "tokens":
         if pointer.name not in setting.given:
-            split = floored(split, queries.each(setting, found), none=True)
-        found.kv = found.segments[pointer.name] = split
+            parts = floored(parts, queries.each(setting, found), none=True)
+        found.kv = found.segments[pointer.name] = parts
         return
-    found.segments[pointer.name] = split
-    found.pages, name = split, setting.plan.last_page
+    found.segments[pointer.name] = parts
+    found.pages, name = parts, setting.plan.last_page
     if name is not None and name in setting.given:
         found.last = [int(n) for n in setting.given[name].tolist()]
     else:
-        found.last = _last_pages(setting, split, found.page_size, _wanted(setting, "q"))
-    found.kv = [(p - 1) * found.page_size + last if p else 0 for p, last in zip(split, found.last, strict=False)]
+        found.last = _last_pages(setting, parts, found.page_size, _wanted(setting, "q"))
+    found.kv = [(p - 1) * found.page_size + last if p else 0 for p, last in zip(parts, found.last, strict=False)]
 
 
 def _never_empty(setting: Setting) -> bool:
@@ -211,20 +171,20 @@ def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> l
 def _draw_queries(setting: Setting, pointer: Pointer, found: Sequences) -> list[int]:
     """Split the queries so that no sequence has more of them than keys: a causal mask would leave rows empty."""
     caps = None if setting.structure in _UNCAPPED else found.kv
-    if caps is not None and len(caps) != _count(setting, pointer):
+    if caps is not None and len(caps) != count_of(setting, pointer):
         caps = None
     if setting.structure == "q_longer" and found.kv and pointer.name not in setting.given:
-        return _outnumber(_split(setting, pointer, None), found.kv)
+        return _outnumber(split(setting, pointer), found.kv)
     if caps is None or setting.structure != "q_equals_kv" or pointer.name in setting.given:
-        return _split(setting, pointer, caps)
-    split, left = [], setting.size(pointer.total)
+        return split(setting, pointer, caps)
+    parts, left = [], setting.size(pointer.total)
     left = sum(caps) if left is None else left
     for cap in caps:
-        split.append(min(cap, left))
-        left -= split[-1]
-    if split:
-        split[-1] += left
-    return split
+        parts.append(min(cap, left))
+        left -= parts[-1]
+    if parts:
+        parts[-1] += left
+    return parts
 
 
 def _outnumber(queries: list[int], keys: list[int]) -> list[int]:

@@ -134,7 +134,7 @@ def _reach_peaks(setting: Setting, found: Sequences) -> None:
 
 def _vectors(setting: Setting, found: Sequences, owners: Mapping[str, str]) -> dict[str, _Vector]:
     """Return what may change: tensors of lengths, and segments, by what conditions call them."""
-    vectors = {name: _Vector(own, owners.get(name) in found.split) for name, own in found.told.items()}
+    vectors = {name: _Vector(own, owners.get(name) in found.tied) for name, own in found.told.items()}
     for pointer in setting.plan.pointers:
         tokens = pointer.unit == "tokens" and (pointer.counted or not pointer.open)
         if tokens and pointer.name not in setting.given:
