@@ -311,6 +311,13 @@ def test_they_follow_from_the_case_and_not_from_the_run():
     assert torch.equal(one.values["indptr"], other.values["indptr"])
 
 
+@pytest.mark.parametrize("dtype", ["int16", "int32", "uint16", "uint32", "uint64"])
+def test_index_tensors_of_any_dtype_are_drawn_anew(dtype):
+    inputs = {**RAGGED.inputs, "indptr": replace(RAGGED.inputs["indptr"], dtype=dtype)}
+    variants = [case.variant for case in cases(definition=replace(RAGGED, inputs=inputs)).repeated(SEGMENTS)]
+    assert {"anew", "rearranged"} <= {*variants}
+
+
 def changed(case, first):
     """Return how many elements of each tensor differ."""
     tensors = {name: value for name, value in case.values.items() if isinstance(value, torch.Tensor)}
