@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover
+from pytest_flashinfer.data.entry_rules import check_entry
 from pytest_flashinfer.data.faults import Fault, Loaded, cannot_enter, unique
 from pytest_flashinfer.data.load import load_definition, load_solution
 from pytest_flashinfer.data.nearest import nearest
@@ -198,14 +199,14 @@ class DataSet:
             message = f"name {name!r} is also that of {', '.join(others)}: rename one; no solution of it is run"
             found.append(loaded.fault(("name",), message))
         found += check_workloads(self.workloads(path), loaded.value, self.roots(path))
-        found += self._solution_problems(name)
+        found += self._solution_problems(loaded.value)
         return unique(found)
 
-    def _solution_problems(self, name: str) -> list[Fault]:
+    def _solution_problems(self, definition: Definition) -> list[Fault]:
         found: list[Fault] = []
         first: dict[str, Path] = {}
-        for loaded in self.solutions_for(name):
-            found += check_solution(loaded)
+        for loaded in self.solutions_for(definition.name):
+            found += [*check_solution(loaded), *check_entry(loaded, definition)]
             if loaded.value is None:
                 continue
             other = first.setdefault(loaded.value.name, loaded.path)

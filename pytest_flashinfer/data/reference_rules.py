@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.source import BrokenSource, Signature, bound_names, functions, parse_python, signature
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     Finding = tuple[JsonPath, str, FaultKind]
 
+ALIKE = 0.8  # of two names, from here on a slip of the pen: `weights` for `weight`, not `hidden` for `hidden_states`
 DUMP = 5  # the form in which references are called by name, and constants may come from the data
 
 
@@ -63,6 +65,27 @@ def reference_takes_the_inputs(definition: Definition) -> Iterator[Finding]:
         yield ("reference",), problem, "fault" if definition.form != DUMP else "warning"
 
 
+def parameters_are_named_alike(definition: Definition) -> Iterator[Finding]:
+    """Look for parameters that the names of others are given to; warn of one that is a slip of the pen from its own.
+
+    A call is by position, so that other names work; a dump is called by name.
+    """
+    tree = parse_python(definition.reference) if definition.reference is not None else None
+    function = None if tree is None or isinstance(tree, BrokenSource) else functions(tree).get(definition.entry)
+    if function is None or definition.form == DUMP:
+        return
+    given, entry, taken = [*definition.inputs, *definition.outputs], definition.entry, signature(function).positional
+    if set(taken) <= definition.inputs.keys():
+        return  # that order is told of by itself
+    for name, other in zip(taken, definition.inputs, strict=False):
+        if name != other and name in definition.inputs:
+            order = ", ".join(definition.inputs)
+            yield ("reference",), f"{entry} takes {name!r} where it is given {other!r}: the order is {order}", "fault"
+            return
+        if name not in given and nearest(name, [other], ALIKE) is not None:
+            yield ("reference",), f"{entry} takes {name!r}, the input is called {other!r}: is that meant?", "warning"
+
+
 def _by_name(taken: Signature, inputs: list[str], entry: str) -> str | None:
     """Compare by name, where all parameters are inputs or the rest is swallowed."""
     order = [name for name in inputs if name in taken.positional]
@@ -89,4 +112,5 @@ REFERENCE_RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     sources_parse,
     reference_has_its_entry,
     reference_takes_the_inputs,
+    parameters_are_named_alike,
 )

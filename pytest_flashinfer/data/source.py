@@ -80,6 +80,20 @@ def bound_names(tree: ast.Module) -> set[str]:
     return names
 
 
+def binds_once(tree: ast.Module, name: str) -> bool:
+    """Whether a module binds a name of its top level in one place only; what `import *` binds nobody can tell."""
+    times = 0
+    for node in _walk_scope(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+            times += (name in bound) + 2 * ("*" in bound)
+        elif isinstance(node, (*_SCOPES[:3],)):
+            times += node.name == name
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            times += node.id == name
+    return times == 1
+
+
 def _walk_scope(scope: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of one scope; the scopes inside it are yielded, not entered."""
     todo = list(ast.iter_child_nodes(scope))

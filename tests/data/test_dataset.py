@@ -223,3 +223,81 @@ def test_this_floor_loads_nothing_heavy():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "triton", "hypothesis", "jsonschema", "numpy", "pytest", "_pytest"} & set(loaded)
     assert "pytest_flashinfer.data.dataset" in loaded
+
+
+def entry(source, *, destination=False, language="python", path="main.py", **changes):
+    """A solution of scale_add_h8 whose entry is `source`."""
+    spec = samples.GOOD["spec"] | {"language": language, "destination_passing_style": destination} | changes
+    return samples.changed(samples.GOOD, spec=spec, sources=[{"path": path, "content": source}])
+
+
+def told_of(tmp_path, name, document):
+    """What is wrong with a definition of scale_add_h8 and one solution."""
+    definition = samples.write(tmp_path / "definitions/scale_add_h8.json", samples.BASE)
+    solution = samples.write(tmp_path / "solutions" / name, document)
+    return [
+        str(each).replace(f"{solution}", name) for each in DataSet([definition], [solution], []).problems(definition)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "said"),
+    [
+        ("def run(x):\n    return x\n", False, "x; it is given x, w, by position"),
+        (
+            "def run(x, w, y):\n    y.copy_(x)\n",
+            False,
+            "x, w, y; it is given x, w: set destination_passing_style to true",
+        ),
+        ("def run(x, w):\n    return x\n", True, "x, w; it is given x, w, y: set destination_passing_style to false"),
+        ("def run(x, w, *, eps):\n    return x\n", False, "eps by keyword only: arguments are given by position"),
+        ("def run():\n    return 1\n", False, "nothing; it is given x, w"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_told_before_anything_is_built(tmp_path, source, destination, said):
+    [text] = told_of(tmp_path, "solution.json", entry(source, destination=destination))
+    assert ": spec.entry_point: main.py:1: run takes " in text
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def run(x, w):\n    return x\n",
+        "def run(a, b, eps=1e-6):\n    return a\n",
+        "def run(*args):\n    return args\n",
+        "def run(x, *rest, **more):\n    return x\n",
+        "import functools\n\n\n@functools.wraps(print)\ndef run(x):\n    return x\n",
+        "def run(x):\n    return x\n\n\nrun = print\n",
+        "def run(x):\n    return x\n\n\nfrom helper import *\n",
+        "if True:\n\n    def run(x, w):\n        return x\n",
+        "class run:\n    pass\n",
+    ],
+)
+def test_what_may_fit_is_let_pass(tmp_path, source):
+    assert told_of(tmp_path, "solution.json", entry(source)) == []
+
+
+def test_a_module_is_told_at_the_line_of_its_function(tmp_path):
+    head = 'definition = "scale_add_h8"\n\n\n'
+    [text] = told_of(tmp_path, "mine.py", f"{head}def run(x):\n    return x\n")
+    assert text == "mine.py:4: run takes x; it is given x, w, by position"
+    [text] = told_of(tmp_path, "mine.py", f"{head}def run(x, w):\n    x * w\n")
+    assert text.endswith(
+        "it is given x, w, y: return the outputs (or set destination_passing_style = False), or take y as well"
+    )
+
+
+def test_an_output_that_is_written_into_an_input_is_not_given_again(tmp_path):
+    base = samples.changed(samples.BASE, outputs={"y": {**samples.BASE["outputs"]["y"], "param": "x"}})
+    definition = samples.write(tmp_path / "definitions/scale_add_h8.json", base)
+    good = samples.write(tmp_path / "good.json", entry("def run(x, w):\n    x.mul_(w)\n", destination=True))
+    assert DataSet([definition], [good], []).problems(definition) == ()
+
+
+@pytest.mark.parametrize(("source", "count"), [("import torch\n", 1), ("from torch.utils import cpp_extension\n", 0)])
+def test_a_language_that_no_source_is_written_in_is_warned_of(tmp_path, source, count):
+    told = told_of(tmp_path, "solution.json", entry(f"{source}\n\ndef run(x, w):\n    return x\n", language="cuda"))
+    assert [": spec.language: language is 'cuda', and nothing in the sources" in text for text in told] == [
+        True
+    ] * count

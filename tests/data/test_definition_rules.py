@@ -397,3 +397,21 @@ def test_a_contradiction_is_one_of_any_values(compared, name):
     values = range(-5, 6) if name == "mode" else [half / 2 for half in range(-10, 11)]
     possible = any(all(eval(text, {name: value}) for text in texts) for value in values)
     assert (not list(contradictions(definition))) == possible
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind", "said"),
+    [
+        ("x, gat, cap", "warning", "run takes 'gat', the input is called 'gate': is that meant?"),
+        ("x, cap, gat", "fault", "run takes 'cap' where it is given 'gate': the order is x, gate, cap"),
+        ("a, b, c", None, None),
+        ("x, g, cap", None, None),
+        ("x, gate, cap, more=1", None, None),
+        ("*args", None, None),
+    ],
+)
+def test_names_of_parameters_are_compared_with_those_of_the_inputs(tmp_path, parameters, kind, said):
+    inputs = {name: {"shape": ["n", "h"], "dtype": "float32"} for name in ("x", "gate", "cap")}
+    reference = f"def run({parameters}):\n    return 1\n"
+    found = check(tmp_path, {**samples.BASE, "inputs": inputs, "reference": reference})
+    assert [(fault.kind, fault.message) for fault in found] == ([] if kind is None else [(kind, said)])

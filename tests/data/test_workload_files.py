@@ -305,7 +305,13 @@ SCALED = samples.changed(
         "most": {"shape": [], "dtype": "int32"},
         "may": {"shape": None, "dtype": "float32", "optional": True},
     },
-    constraints=["cap >= 0", "most.item() >= n", "may is None or may > cap", "(w < cap).all()", "cap.dtype == 'float32'"],
+    constraints=[
+        "cap >= 0",
+        "most.item() >= n",
+        "may is None or may > cap",
+        "(w < cap).all()",
+        "cap.dtype == 'float32'",
+    ],
     reference="def run(x, w, cap, most, may=None):\n    return x * w + 1\n",
 )
 
@@ -317,8 +323,14 @@ SCALED = samples.changed(
         ({"cap": 0.5, "most": 9, "may": 1.0}, None),
         ({"cap": 0.5, "most": 9, "may": None}, None),
         ({"cap": -1, "most": 4}, "workload.inputs.cap.value: constraint 'cap >= 0' does not hold for cap = -1"),
-        ({"cap": 1.0, "most": 3}, "workload.inputs.most.value: constraint 'most.item() >= n' does not hold for most = 3"),
-        ({"cap": 1.0, "most": 4, "may": 0.5}, "workload.inputs.cap.value: constraint 'may is None or may > cap' does not"),
+        (
+            {"cap": 1.0, "most": 3},
+            "workload.inputs.most.value: constraint 'most.item() >= n' does not hold for most = 3",
+        ),
+        (
+            {"cap": 1.0, "most": 4, "may": 0.5},
+            "workload.inputs.cap.value: constraint 'may is None or may > cap' does not",
+        ),
     ],
 )
 def test_a_listed_number_keeps_to_the_constraints(tmp_path, lines, values, said):

@@ -1,0 +1,89 @@
+"""What the source of a solution shows of its entry function: whether it takes what it will be given. Nothing is run."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from pytest_flashinfer.data.faults import Fault
+from pytest_flashinfer.data.source import BrokenSource, Function, binds_once, functions, parse_python, signature
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterator, Sequence
+
+    from pytest_flashinfer.data.faults import Loaded
+    from pytest_flashinfer.data.model import Definition, Solution, SourceFile
+    from pytest_flashinfer.data.source import Signature
+
+_STYLE = "destination_passing_style"
+COMPILED = ("cuda", "cpp", "cutlass")
+_LOADS = ("cpp_extension", "load_inline", "load_library", "__global__", "ctypes", "cffi", "tvm_ffi", "nvrtc", "cupy")
+
+
+def check_entry(loaded: Loaded[Solution], definition: Definition) -> Iterator[Fault]:
+    """Yield what building a solution would stumble over: parameters by number, and a language that its sources are not.
+
+    An entry that is decorated, or bound more than once, may be another function than its text: it is let pass.
+    """
+    solution = loaded.value
+    entry = None if solution is None else _entry(solution)
+    if solution is None or entry is None:
+        return
+    if solution.language in COMPILED and not any(map(_may_compile, solution.sources)):
+        message = f"language is {solution.language!r}, and nothing in the sources compiles any: write 'python'"
+        yield loaded.fault(("spec", "language"), message, "warning")
+    tree = parse_python(entry.content)
+    function = None if isinstance(tree, BrokenSource) else functions(tree).get(solution.entry_function)
+    if function is None or isinstance(tree, BrokenSource) or not _is_as_written(tree, function):
+        return
+    problem = _problem(solution, signature(function), definition)
+    if problem and solution.module:
+        yield Fault(loaded.path, function.lineno, "", f"{function.name} {problem}")
+    elif problem:
+        message = f"{entry.path}:{function.lineno}: {function.name} {problem}"
+        yield loaded.fault(("spec", "entry_point"), message)
+
+
+def _entry(solution: Solution) -> SourceFile | None:
+    """Return the source of the entry where it is Python."""
+    wanted = posixpath.normpath(solution.entry_file)
+    found = (source for source in solution.sources if posixpath.normpath(source.path) == wanted)
+    return next(found, None) if wanted.endswith(".py") else None
+
+
+def _may_compile(source: SourceFile) -> bool:
+    return not source.path.endswith(".py") or any(word in source.content for word in _LOADS)
+
+
+def _is_as_written(tree: ast.Module, function: Function) -> bool:
+    return not function.decorator_list and binds_once(tree, function.name)
+
+
+def _problem(solution: Solution, taken: Signature, definition: Definition) -> str | None:
+    """Say why a call by position fails, as building the solution would."""
+    inputs = list(definition.inputs)
+    fresh = [name for name, spec in definition.outputs.items() if spec.param not in definition.inputs]
+    needed = [*inputs, *fresh] if solution.destination_passing else inputs
+    if taken.keyword_only:
+        return f"takes {', '.join(taken.keyword_only)} by keyword only: arguments are given by position"
+    if _takes(taken, len(needed)):
+        return None
+    said = f"takes {', '.join(taken.positional) or 'nothing'}; it is given {', '.join(needed)}"
+    other = [*inputs, *fresh] if not solution.destination_passing else inputs
+    return f"{said}{_hint(solution, fits=_takes(taken, len(other)), fresh=fresh)}"
+
+
+def _takes(taken: Signature, count: int) -> bool:
+    return taken.required <= count and (taken.varargs or count <= len(taken.positional))
+
+
+def _hint(solution: Solution, *, fits: bool, fresh: Sequence[str]) -> str:
+    if not fits:
+        return ", by position"
+    if not solution.destination_passing:
+        return f": set {_STYLE}{' = True' if solution.module else ' to true'} to write into the outputs"
+    outputs = f"take {', '.join(fresh)} as well"
+    if solution.module:
+        return f": return the outputs (or set {_STYLE} = False), or {outputs}"
+    return f": set {_STYLE} to false to return them, or {outputs}"
