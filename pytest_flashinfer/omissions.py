@@ -13,7 +13,7 @@ from pytest_flashinfer.options import workloads_beside
 from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from pytest_flashinfer.catalogue import Catalogue
     from pytest_flashinfer.data.faults import Fault
@@ -35,10 +35,11 @@ def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
         raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
 
 
-def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
+def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[Path]) -> Iterator[str]:
     """Yield what is not run although it was named.
 
-    `failing` are the files that an item of this run fails for, so that nobody need be warned of them.
+    `failing` are the files that an item of this run fails for, so that nobody need be warned of them; `running` are the
+    files of definitions of which it runs solutions.
     """
     found = [loaded.path for loaded in catalogue.dataset.solutions]
     for place in catalogue.options.solutions:
@@ -62,7 +63,7 @@ def warnings(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
         yield "\n".join(["solutions that are not run:", *_first(unrun, f": {_validate(catalogue)} names all")])
     if modules := [str(path) for path in catalogue.dataset.unused_modules()]:
         yield "\n".join(["Python files that are not run, for they have no line `definition = ...`:", *_first(modules)])
-    yield from _workloads(catalogue)
+    yield from _workloads(catalogue, running)
 
 
 def _first(lines: list[str], rest: str = "") -> list[str]:
@@ -89,7 +90,7 @@ def _unrun(catalogue: Catalogue, failing: Collection[Path]) -> list[Fault]:
     )
 
 
-def _workloads(catalogue: Catalogue) -> Iterator[str]:
+def _workloads(catalogue: Catalogue, running: Iterable[Path]) -> Iterator[str]:
     dataset = catalogue.dataset
     without, stray = dataset.workload_files.stray(dataset.names)
     if without and stray:
@@ -97,7 +98,8 @@ def _workloads(catalogue: Catalogue) -> Iterator[str]:
             f"no workloads for {count(len(without), 'definition')}, and no definition for {count(len(stray), 'file')},"
             f" as {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
         )
-    forgotten = _without_workloads(catalogue, set(without))
+    bare = (path for path in running if not dataset.workloads(catalogue.stated(path)))
+    forgotten = sorted({found.name for path in bare if (found := catalogue.definition(path)) is not None})
     if forgotten and not stray:
         others = f" and {len(forgotten) - 1} more" if len(forgotten) > 1 else ""
         yield (
@@ -105,13 +107,3 @@ def _workloads(catalogue: Catalogue) -> Iterator[str]:
             f" {forgotten[0]}.jsonl, in a folder workloads/ beside the definitions or in one given with"
             " --fib-workloads"
         )
-
-
-def _without_workloads(catalogue: Catalogue, names: set[str]) -> list[str]:
-    """Return the definitions with solutions where none has workloads; `names` have no file that is named so."""
-    dataset = catalogue.dataset
-    asked = [name for name in dataset.names if dataset.solutions_for(name)]
-    if not set(asked) <= names:
-        return []
-    texts = (dataset.workload_text(path) for name in asked for path in dataset.names[name])
-    return [] if any(texts) else asked

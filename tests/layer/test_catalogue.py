@@ -25,7 +25,9 @@ def catalogue(root, *, scope="full", solutions=("solutions",), workloads=("workl
 
 
 def said_of(root, **places):
-    return list(omissions.warnings(catalogue(root, **places), ()))
+    found = catalogue(root, **places)
+    running = [path for path in found.dataset.definition_files() if found.solutions(found.definition(path))]
+    return list(omissions.warnings(found, (), running))
 
 
 @pytest.fixture
@@ -135,13 +137,14 @@ def test_workloads_that_belong_to_nothing_are_said_where_a_definition_has_none(r
 def test_workloads_that_are_nowhere_are_said(repository):
     repository.solve("v1")
     file = next((repository.root / "workloads").rglob("*.jsonl"))
-    text = file.read_text()
     file.unlink()
     [said] = said_of(repository.root)
     assert said.startswith("no workloads for scale_add_h8: nothing but test_sizes runs solutions; name a file")
     assert said_of(repository.root, solutions=()) == [], "nobody would use them"
-    (repository.path.parent / "workload.jsonl").write_text(text)
-    assert said_of(repository.root) == [], "beside the definition, as one of the dialects has it"
+    repository.define(name="other")
+    repository.sizes(4, name="other")
+    repository.solve("v1", of="other")
+    assert said_of(repository.root) == [said], "one that has some does not stand for those that have none"
 
 
 def test_each_file_of_workloads_has_a_root_of_its_own(repository, tmp_path):
