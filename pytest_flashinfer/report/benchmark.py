@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.report.results import Result
 
 MESSAGE_CHARACTERS = 20_000
+FAILURES = 8  # of one solution, in a line
+FAILURE_CHARACTERS = 4000  # of the text of each
 UNKNOWN = "unknown"  # the author, and the definition where nothing names one, of a file that cannot be read
 
 
@@ -26,7 +28,8 @@ def documents(
 
     `time` is in milliseconds, the geometric mean over the workloads; `speedup` is that of the reference's over it,
     `max_diff` the largest absolute error on listed workloads and in what failed: values that are drawn may be as large
-    as their dtype allows, with errors to match. A solution that was built but has no time says in `status` why.
+    as their dtype allows, with errors to match. A solution that was built but has no time says in `status` why, and
+    has in `failures` the text of the first failure of each check and status.
     `agents` has the paths of agent traces by definition and solution.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
@@ -53,7 +56,8 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
     errors = [error for error in told if error is not None]
     different = {"max_diff": max(errors)} if errors else {}
     if failed:
-        return {**head, "compiled": True, "status": failed[0].status or "FAILED", **different}
+        status = failed[0].status or "FAILED"
+        return {**head, "compiled": True, "status": status, **different, "failures": _failures(failed)}
     timed = [result for result in group if result.latency is not None and result.speedup is not None]
     if not timed:
         return {**head, "compiled": True, "status": "NOT_TIMED", **different}
@@ -66,6 +70,22 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
         "max_diff": max(errors, default=0.0),
         "workloads": len(timed),
     }
+
+
+def _failures(failed: Sequence[Result]) -> list[dict[str, Any]]:
+    """Return what an author should read: of a kernel that is wrong everywhere, each way in which it is."""
+    first: dict[tuple[str, str | None], Result] = {}
+    for result in failed:
+        first.setdefault((result.check, result.status), result)
+    return [
+        {
+            "check": result.check,
+            "workload": result.workload,
+            "status": result.status or "FAILED",
+            "text": result.details[:FAILURE_CHARACTERS] or result.message,
+        }
+        for result in list(first.values())[:FAILURES]
+    ]
 
 
 def of_unreadable(files: Iterable[Unreadable], device: str) -> list[dict[str, Any]]:

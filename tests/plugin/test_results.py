@@ -50,6 +50,10 @@ def test_success_compile_failure_and_wrong_answer(repository):
     assert wrong["status"] == "INCORRECT_NUMERICAL"
     assert wrong["max_diff"] >= 1
     assert "time" not in wrong
+    assert {each["check"] for each in wrong["failures"]} == {"test_correct", "test_speed"}
+    lines = wrong["failures"][0]["text"].splitlines()
+    assert lines[0].startswith("INCORRECT_NUMERICAL: ")
+    assert lines[-1].startswith("  replay: pytest ")
     assert main(["validate", str(repository.root / "results.jsonl")]) == 0
 
 

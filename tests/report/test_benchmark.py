@@ -67,6 +67,33 @@ def test_one_failure_is_enough_to_have_no_time():
     assert not {"time", "speedup"} & document.keys()
 
 
+def failure(check, status, text, workload="w"):
+    return replace(result("failed", status, details=text), check=check, workload=workload)
+
+
+def test_the_texts_of_failures_are_in_the_line():
+    document = only(
+        failure("test_correct", "INCORRECT_NUMERICAL", "INCORRECT_NUMERICAL: y is off\n  case: n=4", "w4"),
+        failure("test_correct", "INCORRECT_NUMERICAL", "INCORRECT_NUMERICAL: y is off\n  case: n=8", "w8"),
+        failure("test_correct", "TIMEOUT", "TIMEOUT: no answer", "w9"),
+        failure("test_sizes", "INCORRECT_NUMERICAL", "INCORRECT_NUMERICAL: y is off\n  case: n=1", None),
+    )
+    assert document["status"] == "INCORRECT_NUMERICAL"
+    assert [(each["check"], each["workload"], each["status"]) for each in document["failures"]] == [
+        ("test_correct", "w4", "INCORRECT_NUMERICAL"),
+        ("test_correct", "w9", "TIMEOUT"),
+        ("test_sizes", None, "INCORRECT_NUMERICAL"),
+    ]
+    assert document["failures"][2]["text"] == "INCORRECT_NUMERICAL: y is off\n  case: n=1"
+
+
+def test_a_line_is_no_longer_than_somebody_reads():
+    document = only(*(failure(f"test_{number}", "TIMEOUT", "x" * 100_000) for number in range(100)))
+    assert len(document["failures"]) == benchmark.FAILURES
+    assert {len(each["text"]) for each in document["failures"]} == {benchmark.FAILURE_CHARACTERS}
+    assert "failures" not in only(result(latency=1e-3, speedup=2))
+
+
 def test_right_but_not_timed():
     assert only(result(max_abs=0.5))["status"] == "NOT_TIMED"
 
