@@ -129,6 +129,7 @@ def test_numbers_read_back(plain):
             "solution": 3,
             "status": "INCORRECT_NUMERICAL",
             "count": 2,
+            "drawn": False,
             "axes": {"m": 64, "pages": 2},
             "workload": "uuid-64",
         }

@@ -121,6 +121,16 @@ def test_of_each_failure_the_smallest_case_is_told():
     report = plain_report()
     [failing] = report.chapters[1].boards[0].failures
     assert (failing.solution, failing.count, failing.smallest.axes) == ("broken", 2, {"m": 64, "pages": 2})
+    assert not failing.drawn
+
+
+def test_sizes_that_were_drawn_are_no_workload():
+    wrong = replace(CORRECT, outcome="failed", status="TIMEOUT")
+    drawn = replace(wrong, check="test_sizes", workload=None)
+    for results, told in (([wrong, drawn], (1, True)), ([drawn], (0, True)), ([wrong], (1, False))):
+        [board] = boards.make(rows_of(*results), Told(), "t").chapters[0].boards
+        [failing] = board.failures
+        assert (failing.count, failing.drawn) == told
 
 
 def test_chapters_boards_and_what_the_header_says():

@@ -24,11 +24,15 @@ MAX_STANDINGS = 500  # of one board; the best are shown
 
 @dataclass(frozen=True)
 class Failing:
-    """All failures of a solution with one status, told by that of the smallest case."""
+    """All failures of a solution with one status, told by that of the smallest case.
+
+    `count` is how many workloads it has; `drawn` says whether it also failed at sizes that were drawn.
+    """
 
     solution: str
     status: str
     count: int
+    drawn: bool
     smallest: Row
 
 
@@ -167,6 +171,9 @@ def _failures(solution: str, rows: Mapping[str | None, Row]) -> list[Failing]:
     for row in rows.values():
         if row.status != PASSED:
             groups.setdefault(row.status, []).append(row)
-    return [
-        Failing(solution, status, len(group), min(group, key=lambda row: row.size)) for status, group in groups.items()
-    ]
+    return [_failing(solution, status, group) for status, group in groups.items()]
+
+
+def _failing(solution: str, status: str, rows: Sequence[Row]) -> Failing:
+    listed = sum(row.workload is not None for row in rows)
+    return Failing(solution, status, listed, listed < len(rows), min(rows, key=lambda row: row.size))

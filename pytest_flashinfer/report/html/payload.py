@@ -87,6 +87,7 @@ def _failure(failing: Failing, order: Mapping[str, int]) -> dict[str, Any]:
         "solution": order[failing.solution],
         "status": failing.status,
         "count": failing.count,
+        "drawn": failing.drawn,
         "axes": case.axes,
         "workload": case.workload,
     }

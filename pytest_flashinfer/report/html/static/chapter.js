@@ -176,12 +176,13 @@ function failuresPart(board, texts, logs) {
 
 function failureOf(board, failure, log, note) {
   const where = sizesOf(failure.axes) || (failure.workload ? `workload ${failure.workload}` : "sizes not stated");
+  const cases = [failure.count && counted(failure.count, "workload"), failure.drawn && "sizes that were drawn"];
   const told = (log || "").split("\n").find((line) => line.includes(failure.status)) || "";
   const headline = told.replace(/^E?\s*(?:[\w.]*\.)?/, "").replace(/^Failed:\s*/, "");
   return h("details", { class: "panel failure" },
     h("summary", {},
       h("span", { class: "strong" }, board.solutions[failure.solution].name), " ", h("span", { class: "status" }, failure.status),
-      h("span", { class: "dim" }, ` ${failure.workload === null ? "sizes that were drawn" : counted(failure.count, "workload")}; smallest: `), h("span", { class: "mono" }, where),
+      h("span", { class: "dim" }, ` ${cases.filter(Boolean).join(" and ")}; smallest: `), h("span", { class: "mono" }, where),
       headline && headline !== failure.status ? h("span", { class: "headline-of" }, shorter(headline, 200)) : null),
     h("pre", { class: "log", tabindex: 0 }, log || note || "It left no log."));
 }
