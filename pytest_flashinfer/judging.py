@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.comparison import Comparison
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.topk import is_ranked
 from pytest_flashinfer.judge.verdict import Verdict, decide
 from pytest_flashinfer.proof import SMALL, Proof
@@ -148,9 +149,16 @@ class Compare:
                 return self.verdict(call, truth.in_full())
         verdict = self._decided(call, call.result, truth)
         again = truth.in_full or truth.closer
-        if not verdict.passed and not call.violations and again is not None:
-            return self.verdict(call, again())
-        return verdict
+        if verdict.passed or call.violations or again is None:
+            return verdict
+        try:
+            found = again()
+        except ReferenceFailed as error:
+            if again is truth.in_full:
+                raise
+            # A closer look only excuses: what is known without it is enough to blame somebody.
+            return replace(verdict, details=f"{verdict.details}\nno closer look at what rounding decides: {error}")
+        return self.verdict(call, found)
 
     def _decided(self, call: Call, result: RunResult, truth: Truth) -> Verdict:
         comparisons = self._comparisons(result, call.case, truth)

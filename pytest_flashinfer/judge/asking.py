@@ -222,6 +222,7 @@ def _read(
         exact=bool(facts["exact"]),
         widened=float(facts["widened"]),
         replaced=None if facts["replaced"] is None else int(facts["replaced"]),
+        held=parts["held"],
         disputed=int(facts["disputed"]),
         probabilities=parts["probabilities"],
         support=parts["support"],

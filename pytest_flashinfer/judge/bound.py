@@ -14,6 +14,7 @@ _HOPELESS = 1e60  # the square of a relative error
 _HALF_ULP = 0.5 * (1 + 2.0**-5)  # one rounding to nearest, and a little for approximated functions
 _HELD_INSIDE = 3.0  # roundings of operands held in 16 bits, where few terms make a row and one element has the largest
 _ENOUGH = 6.5  # runs, and neighbours' runs in their place, below which chance makes too much of an element's bound
+_AS_FAR, _IN_A_ROW = 2.0, 3.0  # an element's own deviation counts more than the usual one of its row
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
 
 
@@ -60,6 +61,15 @@ def allowance(wide: torch.Tensor, squares: torch.Tensor, runs: int, dtype: str) 
     found = smooth(noise, runs, torch.where(coarse, 8.0, max(0.5, _ENOUGH - runs)))
     floor = noise if canonical(dtype) == "float64" else torch.where(coarse, noise, least(noise, sizes))
     return limit.add_(torch.maximum(found, floor, out=found).sqrt_().reshape(size.shape), alpha=SIGMAS)
+
+
+def among_others(squares: torch.Tensor) -> torch.Tensor:
+    """Return the tolerated error where values go with ids that rounding decides: some times as far as runs went.
+
+    An honest kernel may have chosen an id that no run did: its values may be as far off anywhere in the row.
+    """
+    row = rows(squares).mean(dim=1, keepdim=True).expand(rows(squares).shape).reshape(squares.shape)
+    return torch.maximum(_AS_FAR * squares.sqrt(), _IN_A_ROW * row.sqrt())
 
 
 def table(native: torch.Tensor, dtype: str) -> torch.Tensor:

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from .truth import OutputTruth
 
 _PADDING = -1
+IDS = (torch.int32, torch.int64)  # dtypes of ids
 _FACTOR, _SPARE = 4, 4  # an honest kernel rounds more than the reference does, and there are few runs to learn from
+_SHOWN = 8  # ids in a message
 _LARGEST = 1 << 24  # ids; more would take too long to sort after each run
 
 
 def countable(ids: torch.Tensor) -> bool:
     """Say whether rows [..., k] are ones of ids: integers, in no row one twice; -1 pads."""
-    if ids.dtype not in (torch.int32, torch.int64) or ids.ndim < 2 or not 0 < ids.numel() <= _LARGEST:  # noqa: PLR2004
+    if ids.dtype not in IDS or ids.ndim < 2 or not 0 < ids.numel() <= _LARGEST:  # noqa: PLR2004
         return False
     return not bool(_repeated(ids.sort(dim=-1).values).any())
 
@@ -37,29 +39,47 @@ def replaced(ids: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     return ids.shape[-1] - (both[:, 1:] == both[:, :-1]).sum(dim=1)
 
 
-def limit(most: int, width: int) -> int | None:
-    """Return how many ids of a row may be others where noise replaced `most`; `None` where that says too little."""
-    allowed = _FACTOR * most + _SPARE
-    return allowed if 2 * allowed <= width else None
+def limit(most: int, width: int) -> int:
+    """Return how many ids of a row may be others where noise replaced `most`."""
+    return min(_FACTOR * most + _SPARE, width)
+
+
+def held(ids: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Return which ids of each row [..., k] the same row of `others` holds as well, wherever: bool [..., k].
+
+    Of padding that is where `others` has as much of it, the first in the row first.
+    """
+    mine, theirs = (each.reshape(-1, each.shape[-1]).long() for each in (ids, others))
+    mine, theirs = _numbered(mine), _numbered(theirs).sort(dim=1).values
+    place = torch.searchsorted(theirs, mine).clamp_(max=theirs.shape[1] - 1)
+    return (theirs.gather(1, place) == mine).view(ids.shape)
 
 
 def compare_chosen(actual: torch.Tensor, truth: OutputTruth) -> Comparison:
-    """Compare which ids the undecided rows hold; as many as `truth.replaced` may be others than the reference's."""
+    """Compare which ids the undecided rows hold; as many as `truth.replaced` may be others than the reference's.
+
+    Those that every noise run has (`truth.held`) have to be there.
+    """
     native, allowed = truth.native, truth.replaced
     assert native is not None
     assert truth.undecided is not None
+    assert truth.held is not None
     assert allowed is not None
-    counts = replaced(actual, native).masked_fill(~undecided_rows(truth.undecided), 0)
-    bad = (counts > allowed).nonzero().flatten().tolist()
+    open_rows = undecided_rows(truth.undecided)
+    counts = replaced(actual, native).masked_fill(~open_rows, 0)
+    lost = (truth.held & ~held(native, actual)).reshape(len(counts), -1) & open_rows[:, None]
+    bad = ((counts > allowed) | lost.any(dim=1)).nonzero().flatten().tolist()
     if not bad:
         return Comparison(truth.name, ok=True, n_total=len(counts), how="ids")
     row = max(bad, key=lambda each: int(counts[each]))
     mine, theirs = (x.reshape(-1, x.shape[-1])[row].tolist() for x in (actual, native))
     wrong = [each for each in mine if each not in set(theirs)] or [each for each in mine if mine.count(each) > 1]
+    missing = [each for each, is_lost in zip(theirs, lost[row].tolist(), strict=True) if is_lost]
     lines = (
         f"{truth.name} row {row}: {int(counts[row])} of {len(mine)} ids are not the reference's, such as {wrong[0]}",
+        *([f"missing there, and not nearly the last: {', '.join(map(str, missing[:_SHOWN]))}"] if missing else []),
         f"{len(bad)} of {len(counts)} rows hold other ids",
-        f"bound: {allowed} ids, for those that are nearly as good; their order is a matter of rounding there",
+        f"bound: {allowed} ids, of those that are nearly as good; their order is a matter of rounding there",
     )
     place = mine.index(wrong[0])
     return Comparison(
@@ -83,6 +103,11 @@ def _repeated(ordered: torch.Tensor) -> torch.Tensor:
 def _distinct(rows: torch.Tensor) -> torch.Tensor:
     """Return sorted rows in which padding is numbered, the same way in all, and repeated ids are no ids of anything."""
     ordered, place = rows.sort(dim=1).values, torch.arange(rows.shape[1], device=rows.device)
-    numbered = (ordered == _PADDING).cumsum(dim=1)
     spoilt = torch.where(_repeated(ordered), -(1 << 40) - place, ordered)
-    return torch.where(ordered == _PADDING, -(1 << 34) - numbered, spoilt)
+    return torch.where(ordered == _PADDING, _numbered(ordered), spoilt)
+
+
+def _numbered(rows: torch.Tensor) -> torch.Tensor:
+    """Return rows in which the first padding, the second and so on are told apart, the same way in all."""
+    padding = rows == _PADDING
+    return torch.where(padding, -(1 << 34) - padding.cumsum(dim=1), rows)

@@ -50,7 +50,7 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     mismatch = _layout(actual, truth)
     if mismatch is not None:
         return mismatch
-    if truth.replaced is not None and not own.explicit:
+    if truth.replaced is not None and not own.explicit and own.required_matched_ratio is None:
         held = compare_chosen(actual, truth)
         if not held.ok:
             return held

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import bound
+from .conclude import conclude
 from .floats import canonical, is_float, name_of
 from .lift import Lift
 from .reference import Reference, Results, Style
@@ -94,7 +95,7 @@ def _lifted(  # noqa: PLR0913 - how to find it
         noise.look_closely()
     spent["noise"] = time.perf_counter() - clock - spent["lifted"]
     unsure = noise.unsure_rows()
-    truths = {name: noise.judge(name, unsure) for name in run.outputs}
+    truths = {name: conclude(noise, name, unsure) for name in run.outputs}
     how = "lifted" if wide_dtype is torch.float64 else "lifted to float32 (memory)"
     notes = tuple(dict.fromkeys(noise.notes))
     return Truth(truths, how, non_finite(run.inputs), notes, spent)

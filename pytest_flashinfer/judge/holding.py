@@ -40,7 +40,8 @@ def in_force(tolerance: Tolerance, name: str, dtype: str) -> Tolerance:
 def without_effect(named: Tolerance, dtype: str) -> list[str]:
     """Return those settings, stated for an output by name, that do nothing for its dtype."""
     count = {*_counting(dtype, named.comparison), "comparison"}
-    if is_real(dtype) and named.comparison in ("topk", "sampling"):
+    only = set(given(named)) == {"comparison"}  # as values, but how far off may they be?
+    if named.comparison in (("topk", "sampling") if is_real(dtype) else ("values",) if only else ()):
         count -= {"comparison"}
     return [setting for setting in given(named) if setting not in count - {"operands"}]
 

@@ -96,12 +96,17 @@ class Values:
             native_ok = torch.isfinite(self.native[part].to(torch.float64))
             forgiven |= self.undecided[part] & ((native_ok != e_ok) | (a_ok & (native_ok == e_ok)))
         missed = ~special & ~(error <= tol)
-        if self.undecided is not None:
-            missed &= ~self.undecided[part]
         if self.own.max_error_cap is not None:
             missed |= ~special & (error > self.own.max_error_cap)
+        if self.undecided is not None:
+            missed &= ~self.undecided[part]
         wrong = special & ~forgiven
         return missed, wrong, wrong & agree, torch.where(special, 0.0, error), tol
+
+    def _known(self, values: torch.Tensor, part: slice) -> torch.Tensor:
+        """Return a chunk with zeros for what is not finite, which counts by itself, and for what is undecided."""
+        finite = torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+        return finite if self.undecided is None else finite.masked_fill(self.undecided[part], 0.0)
 
     def bad(self, part: slice) -> torch.Tensor:
         """Return where the chunk misses."""
@@ -129,8 +134,7 @@ class Values:
             values = torch.stack([torch.as_tensor(x).to(torch.float64) for x in numbers]).tolist()
             self._add(tally, part.start, values)
             if self.own.cosine is not None:
-                a = torch.nan_to_num(self.actual[part].to(torch.float64))
-                e = torch.nan_to_num(e)
+                a, e = (self._known(x, part) for x in (self.actual[part].to(torch.float64), e))
                 for place, term in enumerate((a * e, a * a, e * e)):
                     tally.dot[place] += float(term.sum())
         return tally

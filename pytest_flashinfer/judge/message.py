@@ -78,7 +78,7 @@ def _decide(judge: Exact | Values, tally: Tally) -> tuple[Problem, str]:
         return "values", f"above max_error_cap {own.max_error_cap:g}"
     if own.cosine is not None:
         cosine = _cosine(tally)
-        if cosine is None or cosine < own.cosine:
+        if cosine is None or not cosine >= own.cosine:
             return "values", f"cosine similarity {cosine if cosine is not None else math.nan:.6f} < {own.cosine:g}"
         if not own.explicit and own.scale is None and judge.ratio is None:  # in place of the computed bound
             return "", ""

@@ -9,6 +9,7 @@ import torch
 
 from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
 
+from .chosen import IDS
 from .floats import canonical, is_float
 from .questions import PARTS
 from .reference import storage
@@ -66,7 +67,8 @@ class Packing:
         wide = None
         if is_float(spec.dtype):
             wide = torch.float64 if canonical(spec.dtype) in ("float32", "float64") else torch.float32
-        kinds = {"native": dtype, "undecided": torch.bool, "wide": wide, "allowance": wide}
+        held = torch.bool if dtype in IDS else None
+        kinds = {"native": dtype, "undecided": torch.bool, "held": held, "wide": wide, "allowance": wide}
         slots = {
             part: self.add(f"{name}\0{part}", size, kind) if kind is not None and part in parts else None
             for part, kind in kinds.items()

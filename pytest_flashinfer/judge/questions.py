@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .rowwise import Slots
 
 DRAWN = ("probabilities", "support", "ids")  # in rows of which several elements may be drawn
-PARTS = ("native", "wide", "allowance", "undecided", *DRAWN)
+PARTS = ("native", "wide", "allowance", "undecided", "held", *DRAWN)
 
 
 def question(

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from . import bound, chosen
-from .bound import rows
 from .dice import Dice
-from .floats import canonical, is_float, overflow_at
+from .floats import canonical, is_float
 from .noise import Noise
-from .truth import OutputTruth
 from .wide import LiftError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from .lift import Plan
     from .reference import Reference, Results
     from .tolerance import Operands
 
+_PATIENCE = 20.0  # seconds, after which those runs have to do that were done
 _CLOSER, _LOUD = 16, 8.0  # more runs, and how much louder they are: each swaps what is near for two times in five
-_MARGIN = 1.25  # the reference's own error, where it exceeds the model, is allowed with this margin
 
 
 def check_shapes(wide: Results, native: Results) -> None:
@@ -52,6 +51,8 @@ class Spread:
     squares: dict[str, torch.Tensor] = field(default_factory=dict)
     unsure: dict[str, torch.Tensor] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)  # ids of a row, at most
+    held: dict[str, torch.Tensor] = field(default_factory=dict)  # which ids of a row all runs have
+    moved: dict[str, torch.Tensor] = field(default_factory=dict)  # squared, how far floats go where integers change
     notes: list[str] = field(default_factory=list)
 
     def measure(self, runs: int) -> None:
@@ -61,10 +62,10 @@ class Spread:
             if value is not None and not is_float(self.run.outputs[name].dtype):
                 self.unsure[name] = torch.zeros_like(value, dtype=torch.bool)
                 native = self.native[name]
-                if native is not None:
-                    if self.plan.selects and chosen.countable(native):
-                        self.replaced[name] = 0
-                    self._collect_whole(name, value, native)
+                if native is not None and self.plan.selects and chosen.countable(native):
+                    self.replaced[name] = 0
+                    self.held[name] = chosen.held(native, value)
+        self._follow(self.native, self._collect_wholes(self.native, self.wide))
         dice = self._dice(1)
         once = self.plan.low is not None and self._working and not self.plan.decides and self._short()
         for number in range(runs):
@@ -74,7 +75,9 @@ class Spread:
             disturbed = self._disturbed(mode)
             if disturbed is not None:
                 self.runs += 1
+                changed = self._collect_wholes(disturbed, self.wide)
                 self._collect(disturbed)
+                self._follow(disturbed, changed)
 
     def look_closely(self) -> None:
         """Do more runs, to see each integer that an honest kernel's rounding may change.
@@ -84,11 +87,14 @@ class Spread:
         loud = _LOUD if self.plan.selects else 1.0
         names = [name for name in self.unsure if not self.plan.selects or self._ids(name)]
         dice, unit = self._dice(2), loud * self._unit
+        end = time.perf_counter() + _PATIENCE
         for number in range(2, 2 + 2 * _CLOSER, 2):  # of these each disturbs operands, at random
             mode = Noise(self.dtype, self.plan, dice, unit, operands=self._working, number=number, loud=loud)
-            disturbed = self._disturbed(mode) or {}
-            for name in names:
-                self._collect_whole(name, disturbed.get(name), self.wide[name], count=False)
+            disturbed = self._disturbed(mode)
+            if disturbed is not None:
+                self._follow(disturbed, self._collect_wholes(disturbed, self.wide, names, count=False))
+            if time.perf_counter() > end:
+                break
 
     def _ids(self, name: str) -> bool:
         return canonical(self.run.outputs[name].dtype) in ("int32", "int64")
@@ -126,23 +132,49 @@ class Spread:
             value = disturbed[name]
             if wide is None or value is None:
                 continue
-            if name in self.unsure:
-                self._collect_whole(name, value, wide)
-                continue
-            far = self._far
-            apart = torch.nan_to_num(value.to(self.dtype) - wide, nan=far, posinf=far, neginf=far).clamp_(-far, far)
-            square = apart.square_().masked_fill_(~wide.isfinite(), 0.0)
-            self.squares[name] = self.squares[name] + square if name in self.squares else square
+            if name not in self.unsure:
+                square = self._square(value, wide)
+                self.squares[name] = self.squares[name] + square if name in self.squares else square
 
-    def _collect_whole(
-        self, name: str, value: torch.Tensor | None, other: torch.Tensor | None, *, count: bool = True
-    ) -> None:
-        """Note where an integer of one run is another than that of another run, and `count` the ids that are."""
-        if value is None or other is None:
-            return
-        self.unsure[name] |= value != other
-        if count and name in self.replaced:
-            self.replaced[name] = max(self.replaced[name], int(chosen.replaced(value, other).max()))
+    def _square(self, value: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+        far = self._far
+        apart = torch.nan_to_num(value.to(self.dtype) - wide, nan=far, posinf=far, neginf=far).clamp_(-far, far)
+        return apart.square_().masked_fill_(~wide.isfinite(), 0.0)
+
+    def _collect_wholes(
+        self, values: Results, others: Results, names: Collection[str] | None = None, *, count: bool = True
+    ) -> dict[int, torch.Tensor]:
+        """Note where integers of one run are others than those of another run, and `count` the ids that are.
+
+        Returns, per length of the leading axis, the rows in which some are.
+        """
+        changed: dict[int, torch.Tensor] = {}
+        for name in self.unsure if names is None else names:
+            value, other = values[name], others[name]
+            if value is None or other is None:
+                continue
+            mask = value != other
+            self.unsure[name] |= mask
+            if mask.ndim and self.plan.selects:
+                _join_rows(changed, mask)
+            if name in self.replaced:
+                native = self.native[name]
+                assert native is not None
+                self.held[name] &= chosen.held(native, value)
+                if count:
+                    self.replaced[name] = max(self.replaced[name], int(chosen.replaced(value, other).max()))
+        return changed
+
+    def _follow(self, values: Results, changed: Mapping[int, torch.Tensor]) -> None:
+        """Note how far floats go in rows in which integers change: what goes with another id is another value."""
+        for name, wide in self.wide.items():
+            value = values[name]
+            if name in self.unsure or wide is None or value is None or not wide.ndim:
+                continue
+            rows_here = changed.get(wide.shape[0])
+            if rows_here is not None and bool(rows_here.any()):
+                square = self._square(value, wide) * rows_here.view(-1, *[1] * (wide.ndim - 1))
+                self.moved[name] = torch.maximum(self.moved[name], square) if name in self.moved else square
 
     @property
     def _far(self) -> float:
@@ -157,80 +189,11 @@ class Spread:
         found: dict[int, torch.Tensor] = {}
         for mask in self.unsure.values():
             if mask.ndim and self.plan.selects:
-                row = mask.unsqueeze(-1).flatten(1).any(dim=1)  # also of no rows
-                found[mask.shape[0]] = found[mask.shape[0]] | row if mask.shape[0] in found else row
+                _join_rows(found, mask)
         return found
 
-    def judge(self, name: str, unsure: Mapping[int, torch.Tensor]) -> OutputTruth:
-        """Put the truth about one output together."""
-        spec, native, wide = self.run.outputs[name], self.native[name], self.wide[name]
-        if native is None or wide is None:
-            return OutputTruth(name, spec.dtype, None)
-        rows_here = unsure.get(wide.shape[0]) if wide.ndim else None
-        if rows_here is not None and not bool(rows_here.any()):
-            rows_here = None
-        undecided = None
-        if rows_here is not None:
-            undecided = rows_here.reshape(-1, *[1] * (wide.ndim - 1)).expand(wide.shape)
-        notes = [f"{int(rows_here.sum())} rows undecided: near-ties"] if rows_here is not None else []
-        if not is_float(spec.dtype):
-            allowed = None
-            if not self.plan.selects and bool(self.unsure[name].any()):
-                undecided = self.unsure[name]
-                notes = [f"{int(undecided.sum())} elements undecided: at a boundary of rounding"]
-            elif rows_here is not None and name in self.replaced:
-                allowed = chosen.limit(self.replaced[name], native.shape[-1])
-                if allowed is not None:
-                    notes = [f"{int(rows_here.sum())} rows compared by which ids they hold: near-ties"]
-            if name in self.replaced:
-                notes.append(f"where scores are equal, {name}:comparison=topk lets ids change places")
-            return OutputTruth(
-                name, spec.dtype, native, undecided=undecided, replaced=allowed, exact=True, notes=tuple(notes)
-            )
-        return self._judge_float(name, spec.dtype, native, wide.to(torch.float64), undecided, notes)
 
-    def _judge_float(  # noqa: PLR0913, PLR0917 - the parts of one truth
-        self,
-        name: str,
-        dtype: str,
-        native: torch.Tensor,
-        wide: torch.Tensor,
-        undecided: torch.Tensor | None,
-        notes: list[str],
-    ) -> OutputTruth:
-        squares = self.squares.get(name)
-        if squares is None:
-            limit = bound.table(wide, dtype)
-            notes.append("no noise run was possible: bound by dtype")
-        else:
-            limit = bound.allowance(wide, squares.to(torch.float64) / self.runs, self.runs, dtype)
-        exact = squares is not None and not bool(squares.any())
-        given = native.to(torch.float64)
-        other = ~torch.isfinite(given) != (~torch.isfinite(wide) | (wide.abs() >= overflow_at(dtype)))
-        other |= torch.isnan(given) != torch.isnan(wide)
-        disputed = int(other.sum())
-        if disputed:
-            notes.append(f"{disputed} elements are finite in only one of reference and float64")
-            undecided = other if undecided is None else undecided | other
-        ratio = torch.nan_to_num((given - wide).abs() / limit, nan=0.0, posinf=0.0, neginf=0.0)
-        if undecided is not None:
-            ratio = ratio.masked_fill(undecided, 0.0)
-        worst = float(ratio.max()) if ratio.numel() else 0.0
-        if worst > 1:
-            factor = rows(ratio).amax(dim=1, keepdim=True)
-            factor = torch.where(factor > 1, _MARGIN * factor, 1.0).expand(rows(ratio).shape).reshape(limit.shape)
-            limit = limit * factor
-            notes.append(f"the reference's own rounding is {worst:.3g} times the bound: widened where it is")
-        return OutputTruth(
-            name,
-            dtype,
-            native,
-            wide,
-            limit,
-            undecided,
-            "lifted",
-            exact=exact,
-            widened=max(1.0, worst),
-            disputed=disputed,
-            notes=tuple(notes),
-        )
+def _join_rows(found: dict[int, torch.Tensor], mask: torch.Tensor) -> None:
+    """Add the rows of a mask in which something is true, per length of the leading axis."""
+    row = mask.unsqueeze(-1).flatten(1).any(dim=1)  # also of no rows
+    found[mask.shape[0]] = found[mask.shape[0]] | row if mask.shape[0] in found else row

@@ -41,8 +41,9 @@ class OutputTruth:
     the judge in float32), or `None` where the reference could not be lifted or the output holds integers. `allowance`
     is the tolerated absolute error per element, same shape as `wide`. `undecided` marks elements which the reference's
     own rounding decides (near-ties): no verdict is based on them alone. `replaced`: of undecided rows of ids, how many
-    of one row may be others; `None` where that is not asked. `disputed` elements are finite in only one of reference
-    and float64 run. `widened`: by how much the bound was widened to hold the reference's own rounding (1: not at all).
+    of one row may be others; `None` where that is not asked. `held`: which ids of such rows have to be there,
+    anywhere. `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound
+    was widened to hold the reference's own rounding (1: not at all).
     `probabilities` and `support` [rows, n] of an output that the reference draws at random, `times` elements from each
     row, none twice where they are `distinct`; `ids` [rows, n] of the columns, where these are not the ids themselves.
     `seeded`: the inputs decide what is drawn.
@@ -58,6 +59,7 @@ class OutputTruth:
     exact: bool = False
     widened: float = 1.0
     replaced: int | None = None
+    held: torch.Tensor | None = None
     disputed: int = 0
     probabilities: torch.Tensor | None = None
     support: torch.Tensor | None = None
@@ -127,13 +129,22 @@ def inadmissible(truth: Truth) -> str | None:
 
 
 def undecidable(truth: Truth) -> str | None:
-    """Say that most of an output is a matter of rounding, unless there are ids which tell without their order."""
-    if any(output.replaced is not None for output in truth.outputs.values()):
-        return None
+    """Say that most of an output is a matter of rounding."""
     for name, output in truth.outputs.items():
-        if output.undecided is not None and output.undecided.numel() and float(output.undecided.float().mean()) > _MOST:
+        free = left_open(output)
+        if free is not None and free.numel() and float(free.float().mean()) > _MOST:
             return f"{name}: most of it is a matter of rounding"
     return None
+
+
+def left_open(output: OutputTruth) -> torch.Tensor | None:
+    """Return the elements that may be anything for all that is known; `None` where there are none.
+
+    An id that has to be there is known though its place is not.
+    """
+    if output.undecided is None or output.held is None:
+        return output.undecided
+    return output.undecided & ~output.held
 
 
 def _lost(output: OutputTruth) -> torch.Tensor | None:

@@ -12,7 +12,7 @@ from .compare import compare
 from .holding import in_force
 from .measure import spans
 from .tolerance import Tolerance
-from .truth import SAMPLED
+from .truth import SAMPLED, left_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,7 +50,8 @@ def probe(
     for name, output in truth.outputs.items():
         if output.native is None or not output.native.numel() or output.how == SAMPLED:
             continue
-        if output.undecided is not None and output.replaced is None and bool(output.undecided.all()):
+        free = left_open(output)
+        if free is not None and bool(free.all()):
             continue
         # Of sets of ids two contents may have the same, as where a sequence is shorter than the row.
         own = in_force(tolerance or Tolerance(), name, output.dtype)
@@ -64,8 +65,12 @@ def probe(
 def unalike(inputs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
     """Say whether most elements of each float input differ: then the answer to the others is a wrong one."""
     own = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()}
-    differ = [x.to(torch.float32) != others[name].to(torch.float32) for name, x in own.items()]
+    differ = [_comparable(x) != _comparable(others[name]) for name, x in own.items()]
     return bool(differ) and all(float(each.float().mean()) > _MOST for each in differ)
+
+
+def _comparable(x: torch.Tensor) -> torch.Tensor:
+    return x.view(torch.uint8) if x.dtype is torch.float4_e2m1fn_x2 else x.to(torch.float32)
 
 
 def leaves_open(part: Truth, rows: slice, tolerance: Tolerance, inputs: Mapping[str, Any]) -> bool:

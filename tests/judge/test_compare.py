@@ -297,3 +297,28 @@ def test_the_quick_look_says_what_the_slow_one_does(values: list[float], other: 
     if not slow.bad and not slow.special:
         quick.at = slow.at  # nobody asks where the largest share is of what passes
     assert quick == slow
+
+
+def test_a_cosine_is_of_the_finite_values():
+    expected = torch.cat([torch.tensor([-math.inf]), torch.randn(63, generator=torch.Generator().manual_seed(0))])
+    truth = OutputTruth("y", "float32", expected, expected.double(), torch.full((64,), 1e-6, dtype=torch.float64))
+    garbage = torch.cat([expected[:1], 100 * torch.sin(37 * expected[1:])])
+    found = compare(garbage, truth, parse("cosine=0.999"))
+    assert not found.ok
+    assert "cosine similarity" in found.text
+    assert "nan" not in found.text
+    assert compare(expected.where(expected.isinf(), 2 * expected), truth, parse("cosine=0.999")).ok
+
+
+@pytest.mark.parametrize("setting", ["max_error_cap=0.5", "cosine=0.99", "rtol=1e-3", "scale=2", ""])
+def test_what_is_undecided_counts_for_no_setting(setting):
+    expected = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
+    undecided = torch.zeros(4, 64, dtype=torch.bool)
+    undecided[0] = True
+    bound = torch.full((4, 64), 1e-6, dtype=torch.float64)
+    truth = OutputTruth("y", "float32", expected, expected.double(), bound, undecided=undecided)
+    other = expected.clone()
+    other[0] = 1 - other[0]
+    assert compare(other, truth, parse(setting)).ok
+    other[1] = 1 - other[1]
+    assert not compare(other, truth, parse(setting)).ok

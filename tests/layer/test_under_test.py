@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.truth import OutputTruth, Truth
 from pytest_flashinfer.judging import Compare, Failed
@@ -149,6 +150,20 @@ def test_nobody_is_blamed_by_another_cases_bound_or_without_a_closer_look(wrong,
     compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
     assert not compare.verdict(call, borrowed).passed
     assert compare.verdict(call, replace(borrowed, **{later: lambda: full})).passed is not wrong
+
+
+def test_a_closer_look_that_fails_excuses_nobody():
+    def fails():
+        raise ReferenceFailed("no answer within 120 s")
+
+    [call] = UnderTest(FakeKernel()).run([case()])
+    truth = Truth({"y": OutputTruth("y", "float32", call.outputs["y"] + 1, None, torch.zeros(3, 8))})
+    compare = Compare(Tolerance(), Record(SimpleNamespace(user_properties=[])))
+    verdict = compare.verdict(call, replace(truth, closer=fails))
+    assert verdict.status == "INCORRECT_NUMERICAL"
+    assert verdict.details.endswith("no closer look at what rounding decides: no answer within 120 s")
+    with pytest.raises(ReferenceFailed):
+        compare.verdict(call, replace(truth, in_full=fails))
 
 
 def test_a_borrowed_bound_says_nothing_of_the_tolerance():

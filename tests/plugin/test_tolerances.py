@@ -108,6 +108,7 @@ def test_without_a_name_integers_are_exact(quant, words):
         ("q:comparison=exact q:atol=1", "q:atol has no effect: comparison=exact asks for equal bits"),
         ("mask:atol=1", "mask:atol has no effect: bool is compared exactly"),
         ("scale:comparison=topk", "scale:comparison has no effect: float32 is not compared as ids"),
+        ("q:comparison=values", "q:comparison has no effect: int8 is compared as integers, for which rtol, atol, "),
     ],
 )
 @pytest.mark.parametrize("place", ["line", "ini"])

@@ -1,0 +1,106 @@
+"""The truth about one output, from what the noise runs of its case showed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import bound, chosen
+from .bound import rows
+from .floats import is_float, overflow_at
+from .truth import OutputTruth
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .spread import Spread
+
+_MARGIN = 1.25  # the reference's own error, where it exceeds the model, is allowed with this margin
+
+
+def conclude(spread: Spread, name: str, unsure: Mapping[int, torch.Tensor]) -> OutputTruth:
+    """Put the truth about one output together."""
+    spec, native, wide = spread.run.outputs[name], spread.native[name], spread.wide[name]
+    if native is None or wide is None:
+        return OutputTruth(name, spec.dtype, None)
+    rows_here = unsure.get(wide.shape[0]) if wide.ndim else None
+    if rows_here is not None and not bool(rows_here.any()):
+        rows_here = None
+    return _whole(spread, name, rows_here) if not is_float(spec.dtype) else _real(spread, name)
+
+
+def _whole(spread: Spread, name: str, unsure_here: torch.Tensor | None) -> OutputTruth:
+    """Put the truth about one output of integers together; `unsure_here` are rows that rounding decides."""
+    dtype, native = spread.run.outputs[name].dtype, spread.native[name]
+    assert native is not None
+    undecided, allowed, notes = None, None, []
+    if not spread.plan.selects and bool(spread.unsure[name].any()):
+        undecided = spread.unsure[name]
+        notes = [f"{int(undecided.sum())} elements undecided: at a boundary of rounding"]
+    elif unsure_here is not None:
+        undecided = unsure_here.reshape(-1, *[1] * (native.ndim - 1)).expand(native.shape)
+        notes = [f"{int(unsure_here.sum())} rows undecided: near-ties"]
+        if name in spread.replaced:
+            allowed = chosen.limit(spread.replaced[name], native.shape[-1])
+            notes = [f"{int(unsure_here.sum())} rows compared by which ids they hold: near-ties"]
+    if name in spread.replaced and _given_scores(spread, native):
+        notes.append(f"where scores are equal, {name}:comparison=topk lets ids change places")
+    held = spread.held[name] if allowed is not None else None
+    return OutputTruth(
+        name, dtype, native, undecided=undecided, replaced=allowed, held=held, exact=True, notes=tuple(notes)
+    )
+
+
+def _given_scores(spread: Spread, ids: torch.Tensor) -> bool:
+    """Whether an input has the shape of scores of which rows of ids are the best."""
+    given = (x for x in spread.run.inputs.values() if isinstance(x, torch.Tensor) and x.is_floating_point())
+    rows_of = (x for x in given if x.ndim == ids.ndim and x.shape[:-1] == ids.shape[:-1])
+    return any(x.shape[-1] >= ids.shape[-1] for x in rows_of)
+
+
+def _real(spread: Spread, name: str) -> OutputTruth:
+    """Put the truth about one output of floats together."""
+    dtype, native, wide = spread.run.outputs[name].dtype, spread.native[name], spread.wide[name]
+    assert native is not None
+    assert wide is not None
+    wide, notes = wide.to(torch.float64), []
+    squares = spread.squares.get(name)
+    if squares is None:
+        limit = bound.table(wide, dtype)
+        notes.append("no noise run was possible: bound by dtype")
+    else:
+        limit = bound.allowance(wide, squares.to(torch.float64) / spread.runs, spread.runs, dtype)
+    if name in spread.moved:
+        limit = torch.maximum(limit, bound.among_others(spread.moved[name].to(torch.float64)))
+        notes.append("bounds have room for the values of other ids, where their order is a matter of rounding")
+    exact = squares is not None and not bool(squares.any())
+    given = native.to(torch.float64)
+    other = ~torch.isfinite(given) != (~torch.isfinite(wide) | (wide.abs() >= overflow_at(dtype)))
+    other |= torch.isnan(given) != torch.isnan(wide)
+    disputed, undecided = int(other.sum()), None
+    if disputed:
+        notes.append(f"{disputed} elements are finite in only one of reference and float64")
+        undecided = other
+    ratio = torch.nan_to_num((given - wide).abs() / limit, nan=0.0, posinf=0.0, neginf=0.0)
+    if undecided is not None:
+        ratio = ratio.masked_fill(undecided, 0.0)
+    worst = float(ratio.max()) if ratio.numel() else 0.0
+    if worst > 1:
+        factor = rows(ratio).amax(dim=1, keepdim=True)
+        factor = torch.where(factor > 1, _MARGIN * factor, 1.0).expand(rows(ratio).shape).reshape(limit.shape)
+        limit = limit * factor
+        notes.append(f"the reference's own rounding is {worst:.3g} times the bound: widened where it is")
+    return OutputTruth(
+        name,
+        dtype,
+        native,
+        wide,
+        limit,
+        undecided,
+        "lifted",
+        exact=exact,
+        widened=max(1.0, worst),
+        disputed=disputed,
+        notes=tuple(notes),
+    )
