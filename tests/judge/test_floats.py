@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_flashinfer.judge import floats
 from pytest_flashinfer.judge.reference import Reference, storage
 from pytest_flashinfer.judge.truth import OutputSpec
+from pytest_flashinfer.judge.vacuity import unalike
 
 FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NARROW = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
@@ -95,3 +96,8 @@ def test_shapes_of_pairs_count_pairs(dtype, shape, stored) -> None:
         assert torch.equal(found, codes)
     (found,) = Reference(lambda q: q.view(torch.uint8) + 1, {"q": codes.view(pairs)}, spec).native().values()
     assert torch.equal(found, codes + 1)
+
+def test_inputs_of_pairs_are_told_apart() -> None:
+    one, other = (torch.full((4, 4), n, dtype=torch.uint8).view(torch.float4_e2m1fn_x2) for n in (0, 1))
+    assert unalike({"q": one}, {"q": other})
+    assert not unalike({"q": one}, {"q": one.clone()})
