@@ -193,8 +193,10 @@ def test_a_standing_of_nothing():
 
 def test_a_right_kernel_that_is_not_fast_enough_fails_by_the_name_of_the_gate():
     known = {"fib_definition": "d", "fib_solution": "x", "fib_author": "me", "fib_check": "test_speed"}
-    properties = known | {"status": "PASSED", "fib_gate": "SLOWER", "fib_compared": "SLOWER: 2", "roofline_share": 0.5}
+    timed = {"roofline_share": 0.5, "latency_s": 2e-6, "speedup": 0.5}
+    properties = known | timed | {"status": "PASSED", "fib_gate": "SLOWER", "fib_compared": "SLOWER: 2"}
     found = Result.from_properties(properties.items(), "failed", "SLOWER: 2: measured twice")
     assert (found.status, found.compared, found.roofline) == ("SLOWER", "SLOWER: 2", 0.5)
     ((row,),) = standings([found]).values()
     assert row.failures == {"SLOWER": 1}
+    assert (row.latency, row.speedup, row.passed) == (2e-6, (0.5, 0.5, 0.5), 0)  # by how much it is too slow

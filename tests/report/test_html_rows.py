@@ -48,6 +48,13 @@ def test_a_failure_of_one_check_is_one_of_the_row():
         assert (row.status, row.latency, row.log) == ("TIMEOUT", None, "TIMEOUT: no answer")
 
 
+def test_who_is_right_but_not_fast_enough_has_a_time():
+    row = only(rows_of(CORRECT, replace(SPEED, outcome="failed", status="LOW_SPEEDUP", gated=True)))
+    assert (row.status, row.latency, row.speedup) == ("LOW_SPEEDUP", 2e-6, 3.0)
+    ((standing,),) = standings([row.result("me")]).values()
+    assert (standing.latency, standing.failures) == (2e-6, {"LOW_SPEEDUP": 1})
+
+
 def test_skipped_items_are_no_rows():
     assert rows_of(replace(CORRECT, outcome="skipped")).boards == {}
 

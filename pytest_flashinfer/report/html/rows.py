@@ -63,6 +63,7 @@ class Row:
             self.speedup,
             share,
             self.bound_share,
+            gated=self.status != PASSED and self.latency is not None,
         )
 
 
@@ -173,7 +174,7 @@ def _row(result: Result, card: str, axes: Mapping[str, int]) -> Row:
     failed = result.outcome == "failed"
     floor = result.roofline * result.latency if result.roofline and result.latency else None
     status = (result.status or "FAILED") if failed else PASSED
-    times = (None, None, floor) if failed else (result.latency, result.speedup, floor)
+    times = (None, None, floor) if failed and not result.gated else (result.latency, result.speedup, floor)
     log = shortened(result.details) if failed else ""
     return Row(result.definition, result.solution, card, result.workload, axes, status, *times, result.bound_share, log)
 
