@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.inputs.dtypes import UNSIGNED, as_numbers
+
 from .comparison import Comparison
 from .draws import FALSE_ALARM, Draws
 
@@ -20,7 +22,7 @@ RANGE = (
     " sampling draws by torch.multinomial, and returns what it draws"
 )
 TWICE = "drawn without replacement: only that ids are in the support, and none twice, is judged, and no distribution"
-_IDS = (torch.int32, torch.int64)
+_IDS = UNSIGNED | {torch.int32, torch.int64}
 _PART = 256  # draws whose ids are looked up at once
 
 
@@ -34,7 +36,7 @@ def compare_samples(
     where rows are drawn from without replacement: in which order is for each sampler to say. Where the reference does
     not say what it draws from (no `torch.multinomial`), ids must be ones that some input has a place for, or lists.
     """
-    flat = actual.reshape(-1)
+    flat = as_numbers(actual.reshape(-1))
     mass, support = truth.probabilities, truth.support
     if mass is None or support is None:
         bad = _strange(flat, truth, inputs)
@@ -80,7 +82,7 @@ def _strange(flat: torch.Tensor, truth: OutputTruth, inputs: Mapping[str, Any]) 
     bad = _unlisted(flat, inputs)
     if truth.native is None or not bool(bad.any()):
         return bad
-    native = truth.native.reshape(-1)
+    native = as_numbers(truth.native.reshape(-1))
     if bool((_unlisted(native, inputs) & (native >= 0)).any()):
         bad &= flat < 0
     return bad & ~torch.isin(flat, native)
@@ -92,7 +94,7 @@ def _unlisted(flat: torch.Tensor, inputs: Mapping[str, Any]) -> torch.Tensor:
     bad = (flat < 0) | (flat >= longest)
     for x in given:
         if x.dtype in _IDS and bool(bad.any()):
-            bad &= ~torch.isin(flat, x.to(flat.device))
+            bad &= ~torch.isin(flat, as_numbers(x).to(flat.device))
     return bad
 
 
@@ -104,6 +106,7 @@ def _columns(
         known = (flat >= 0) & (flat < size)
         return flat.long().clamp(0, size - 1), known
     columns, known = torch.empty_like(rows), torch.empty_like(rows, dtype=torch.bool)
+    ids = as_numbers(ids)
     for start in range(0, len(flat), _PART):
         part = slice(start, start + _PART)
         same = ids[rows[part]] == flat[part, None]

@@ -97,6 +97,7 @@ def test_shapes_of_pairs_count_pairs(dtype, shape, stored) -> None:
     (found,) = Reference(lambda q: q.view(torch.uint8) + 1, {"q": codes.view(pairs)}, spec).native().values()
     assert torch.equal(found, codes + 1)
 
+
 def test_inputs_of_pairs_are_told_apart() -> None:
     one, other = (torch.full((4, 4), n, dtype=torch.uint8).view(torch.float4_e2m1fn_x2) for n in (0, 1))
     assert unalike({"q": one}, {"q": other})

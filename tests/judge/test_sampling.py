@@ -376,3 +376,21 @@ def test_logits_that_float32_makes_equal_may_be_told_apart() -> None:
     best = logits.topk(8, dim=-1)
     assert compare(best.indices[:, 0], truth.outputs["samples"]).ok
     assert compare(best.indices[:, 7], truth.outputs["samples"]).ok
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_ids_without_a_sign_are_judged_as_others_are(dtype: torch.dtype) -> None:
+    def by_draw(probs: torch.Tensor) -> torch.Tensor:
+        return torch.multinomial(probs, 1)[:, 0].to(dtype)
+
+    def by_rank(probs: torch.Tensor) -> torch.Tensor:
+        return (probs.cumsum(-1) < torch.rand(len(probs), 1)).sum(-1).clamp(max=IDS - 1).to(dtype)
+
+    inputs = {"probs": probabilities()}
+    for reference in (by_draw, by_rank):
+        specs = {"samples": OutputSpec(str(dtype).removeprefix("torch."), (ROWS,))}
+        truth = evaluate(reference, inputs, specs, sampling=True).outputs["samples"]
+        assert compare(by_draw(**inputs), truth, inputs=inputs).ok
+        assert not compare(torch.full((ROWS,), ROWS, dtype=dtype), truth, inputs=inputs).ok
+        listed = {**inputs, "ids": torch.arange(ROWS + 1).to(dtype)}
+        assert compare(torch.full((ROWS,), ROWS, dtype=dtype), truth, inputs=listed).ok is (reference is by_rank)
