@@ -158,5 +158,6 @@ def _read_calls(path: Path) -> list[KernelCalls]:
     read = [load_calls(file) for file in files]
     faults = [str(fault) for loaded in read for fault in loaded.faults]
     if faults or not files:
-        raise pytest.UsageError("\n".join(faults) or f"--fib-calls: there is no .json file in {path}")
+        found = "\n".join(faults) or f"there is no .json file in {path}"
+        raise pytest.UsageError(f"--fib-calls: {found}")
     return [loaded.value for loaded in read if loaded.value is not None]

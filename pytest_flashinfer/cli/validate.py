@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, owner_of, sort_by_kind
-from pytest_flashinfer.data import schema
+from pytest_flashinfer.data import schema, sniff
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.data.faults import Fault, cannot_enter, unique
@@ -37,7 +37,7 @@ def run(paths: Sequence[Path], *, verbose: bool) -> int:
     homes = [path for path in paths if (path / FOLDERS[0]).is_dir()]
     closed: list[OSError] = []
     kinds = sort_by_kind(paths, closed)
-    files = sum(map(len, kinds.values()))
+    files = sum(len(group) for kind, group in kinds.items() if kind != sniff.TIMINGS)
     dataset = _dataset(paths, homes, kinds)
     found = unique([*map(cannot_enter, closed), *_dataset_problems(dataset), *_other_problems(kinds, paths)])
     if not files and not closed:  # a check of nothing has not passed
@@ -104,6 +104,9 @@ def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
     for path in kinds.get(UNKNOWN, ()):
         message = "none of the known records: no key tells what it is"
         yield Fault(path, 1, "", message, kind="fault" if path in given else "warning")
+    for path in kinds.get(sniff.TIMINGS, ()):
+        if path in given:
+            yield Fault(path, 1, "", f"this is {sniff.ARTICLE[sniff.TIMINGS]}: there is nothing to check in it")
 
 
 def _record_problems(name: str, path: Path) -> Iterator[Fault]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_flashinfer.data import schema
-from pytest_flashinfer.data.faults import Loaded
+from pytest_flashinfer.data import schema, sniff
+from pytest_flashinfer.data.faults import Fault, Loaded
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.places import Places
 
@@ -30,6 +30,9 @@ class KernelCalls:
 def load_calls(path: Path) -> Loaded[KernelCalls]:
     """Read a record; never raises on bad content, which is told as faults. A kernel listed twice counts for both."""
     document = read_json(path)
+    wrong = sniff.wrong_kind(document.value, "calls") if document.readable else None
+    if wrong:
+        return Loaded(None, path, (Fault(path, 1, "", wrong),), document.notes)
     faults = schema.check_document("calls", document)
     if faults:
         return Loaded(None, path, faults, document.notes)

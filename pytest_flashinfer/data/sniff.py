@@ -7,6 +7,7 @@ from typing import Any
 from pytest_flashinfer.data.nearest import ALIKE, nearest
 
 DEFINITION, SOLUTION, TRACE, WORKLOAD = "definition", "solution", "trace", "workload"
+TIMINGS = "timings"  # no record of ours: what a run writes beside them
 _TELLING = {
     "sources": SOLUTION, "workload": TRACE, "kernel_id": "result", "conversation": "agent", "kernels": "calls",
     "outputs": DEFINITION, "output": DEFINITION, "reference": DEFINITION, "op_type": DEFINITION,
@@ -20,6 +21,7 @@ ARTICLE = {
     "calls": "a kernel calling record",
     "result": "a benchmark result",
     "agent": "an agent trace",
+    TIMINGS: "a file of pytest-benchmark",
 }
 
 
@@ -32,6 +34,8 @@ def kind_of(value: Any) -> str | None:
     is_definition = "axes" in value and {"inputs", "input"} & value.keys() and _MADE & value.keys()
     told = (kind for key, kind in _TELLING.items() if key in value)
     kind = DEFINITION if is_definition else next(told, None)  # which may have any other keys: they are kept
+    if kind is None and {"machine_info", "benchmarks"} <= value.keys():
+        kind = TIMINGS
     if kind is not None:
         return kind
     if "spec" in value and nearest("definition", value, ALIKE):

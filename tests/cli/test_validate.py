@@ -110,6 +110,15 @@ def test_a_record_nobody_knows_is_a_fault_if_named_and_a_warning_if_found(tmp_pa
     assert [line.startswith("warning: ") for line in lines] == [True]
 
 
+def test_what_a_run_writes_is_passed_by_unless_it_is_named(dataset, capsys):
+    path = dataset / "benchmark.json"
+    samples.write(path, {"machine_info": {}, "benchmarks": [], "version": "5"})
+    assert validate(capsys, dataset) == (0, [], "7 files: 0 faults, 0 warnings\n")
+    said = f"{path}:1: this is a file of pytest-benchmark: there is nothing to check in it"
+    assert validate(capsys, dataset, path)[:2] == (1, [said])
+    assert validate(capsys, path)[0] == 1
+
+
 def test_a_solution_for_no_definition_is_a_fault_where_there_are_definitions(dataset, capsys):
     """Who hands in both hands in a kernel that nothing judges; solutions alone may be for a data set elsewhere."""
     path = samples.write(dataset / "solutions/me/mine.json", samples.changed(SOLUTION, definition="gem"))

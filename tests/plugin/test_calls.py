@@ -36,14 +36,15 @@ def test_several_records_and_a_folder(repository):
     [
         ('{"model": "m", "framework": "vllm", "kernels": []}', "did you mean 'vLLM'?"),
         ('{"model": "m", "framework": "vLLM", "kernels": [{"id": "a", "count": -1}]}', "-1 is less than 0"),
-        ("{", "calls.json:1"),
+        ("{", ": "),
+        ('{"machine_info": {}, "benchmarks": []}', "this is a file of pytest-benchmark, not a kernel calling record"),
     ],
 )
 def test_a_record_with_faults_is_a_usage_error(kernels, repository, content, said):
     repository.write("calls.json", content)
     result = kernels("--fib-calls=calls.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: *{said}*"])
+    result.stderr.fnmatch_lines([f"ERROR: --fib-calls: *calls.json:1*{said}*"])
 
 
 def test_a_record_that_does_not_exist_is_a_usage_error(kernels):
