@@ -2,25 +2,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from pytest_flashinfer.build import BuildError, load
 from pytest_flashinfer.build.extension import find_nvcc, find_tool
-from pytest_flashinfer.build.registry import builder_for
+from pytest_flashinfer.build.registry import BUILDERS, builder_for
+from tests.plugin.pages import blocks
 
 needs_compiler = pytest.mark.skipif(find_tool("g++") is None, reason="no g++")
 
+[PAGE] = [
+    block.text for block in blocks(Path(__file__).parents[2] / "docs/cpp.md") if block.file == "rmsnorm_cpp/main.cpp"
+]
 SOURCES = {
-    "kernel.cpp": """
-#include <ATen/core/Tensor.h>
-#include "scale.h"
-void run(const at::Tensor& x, const at::Tensor& w, at::Tensor y) { y.copy_(x.mul(w).add(offset())); }
-""",
-    "scale.h": "#pragma once\ninline double offset() { return 1.0; }\n",
+    "kernel.cpp": PAGE.replace("#include <cmath>\n", '#include <cmath>\n#include "epsilon.h"\n').replace(
+        "1e-6f", "epsilon()"
+    ),
+    "epsilon.h": "#pragma once\ninline float epsilon() { return 1e-6f; }\n",
 }
 SCRIPT = """
 import json, sys, time
@@ -29,9 +33,9 @@ import torch
 from pytest_flashinfer.build import load
 request = json.loads(sys.argv[1])
 kernel = load(request, Path(sys.argv[2]))
-x, w, y = torch.randn(4, 8), torch.randn(8), torch.full((4, 8), float("nan"))
+x, w, y = (torch.randn(size, dtype=torch.bfloat16) for size in ((4, 8), (8,), (4, 8)))
 kernel.function(x, w, y)
-torch.testing.assert_close(y, x * w + 1)
+torch.testing.assert_close(y, torch.nn.functional.rms_norm(x.float(), (8,), w.float(), 1e-6).bfloat16())
 """
 
 
@@ -90,8 +94,8 @@ def test_the_second_build_takes_the_library_from_the_cache(built, cache, tmp_pat
     before = os.times()
     kernel = load(request(SOURCES, cache), tmp_path)
     assert sum(os.times()[:4]) - sum(before[:4]) < 1, "seconds of a processor: others may keep it busy"
-    y = torch.empty(2, 8)
-    kernel.function(torch.ones(2, 8), torch.ones(8), y)
+    x, w, y = (torch.full(size, 2.0, dtype=torch.bfloat16) for size in ((2, 8), (8,), (2, 8)))
+    kernel.function(x, w, y)
     assert y.tolist() == [[2.0] * 8] * 2
 
 
@@ -165,3 +169,10 @@ void run(tvm::ffi::TensorView x, tvm::ffi::TensorView w, tvm::ffi::TensorView y)
         torch.testing.assert_close(y, x * w + 1)
     with pytest.raises(BuildError, match=r"does not compile: kernel\.cpp:\d+:\d+ error: .*TensorViu"):
         load({**wanted, "sources": [{"path": "kernel.cpp", "content": source.replace("View x", "Viu x")}]}, tmp_path)
+
+
+def test_the_page_on_languages_names_them_all():
+    table = (Path(__file__).parents[2] / "docs/cpp.md").read_text().partition("## Which languages run")[2]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row) if name != "language"]
+    assert sorted(named) == sorted(name for each in BUILDERS for name in each.languages)
