@@ -35,6 +35,13 @@ def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
         raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
 
 
+def of_run(session: pytest.Session, catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
+    """Yield what a run was given and does not run, now that its items are known; `failing` as below."""
+    running = {item.path for item in session.items if "solution" in getattr(item, "fixturenames", ())}
+    yield from warnings(catalogue, failing, running)
+    yield from _unmatched(session, catalogue)
+
+
 def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[Path]) -> Iterator[str]:
     """Yield what is not run although it was named.
 
@@ -64,6 +71,19 @@ def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[
     if modules := [str(path) for path in catalogue.dataset.unused_modules()]:
         yield "\n".join(["Python files that are not run, for they have no line `definition = ...`:", *_first(modules)])
     yield from _workloads(catalogue, running)
+
+
+def _unmatched(session: pytest.Session, catalogue: Catalogue) -> Iterator[str]:
+    """Yield why there is no item, where that is `-k`: files of which nothing can match are not read, nor counted."""
+    expression, marks = (getattr(session.config.option, name, "") for name in ("keyword", "markexpr"))
+    if session.items or not expression or marks or not catalogue.dataset.names:
+        return
+    solutions = sum(loaded.value is not None for loaded in catalogue.dataset.solutions)
+    found = f"{count(len(catalogue.dataset.names), 'definition')} and {count(solutions, 'solution')}"
+    yield (
+        f"-k {expression!r} selects nothing of {found}: it is matched with the names of checks, definitions, their"
+        " files and folders, op_types, tags, solutions, authors and languages, and with sizes and uuids of workloads"
+    )
 
 
 def _first(lines: list[str], rest: str = "") -> list[str]:

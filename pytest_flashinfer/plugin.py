@@ -157,8 +157,7 @@ class FlashInferPlugin:
         omissions.refuse(session.config, catalogue)
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             try:
-                running = {item.path for item in session.items if "solution" in getattr(item, "fixturenames", ())}
-                for text in (*self._closed, *omissions.warnings(catalogue, self._failing, running)):
+                for text in (*self._closed, *omissions.of_run(session, catalogue, self._failing)):
                     session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None

@@ -44,6 +44,18 @@ def test_the_same_items_as_without(two, collected, monkeypatch, expression):
     assert found == collected("-k", expression)
 
 
+@pytest.mark.parametrize("expression", ["unheard_of", "unheard_of and test_sizes", "test_huge"])
+def test_it_is_said_that_nothing_matches(two, kernels, expression):
+    result = kernels("-k", expression)
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    said = f"-k '{expression}' selects nothing of 2 definitions and 2 solutions: it is matched with the names of checks"
+    assert str(result.stdout).count(said) == 1
+
+
+def test_nothing_is_said_of_an_expression_that_matches(two, kernels):
+    assert "selects nothing" not in str(kernels("--collect-only", "-k", "shift_h8 and test_schema").stdout)
+
+
 def test_only_the_workloads_of_what_is_chosen_are_read(two, collected, monkeypatch):
     read = []
     monkeypatch.setattr(Catalogue, "workloads", lambda self, path, definition: read.append(definition.name) or {})
