@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.cli.annotations import summarise, write_found
 from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, owner_of, sort_by_kind
 from pytest_flashinfer.data import schema, sniff
 from pytest_flashinfer.data.agent import load_agent
@@ -43,13 +44,11 @@ def run(paths: Sequence[Path], *, verbose: bool) -> int:
     if not files and not closed:  # a check of nothing has not passed
         nothing = "nothing to check: there is no .json, .jsonl or .py record"
         found = tuple(Fault(path, None, "", nothing) for path in paths)
-    for fault in found:
-        sys.stdout.write(f"{fault}\n" if fault.kind == "fault" else f"{fault.kind}: {fault}\n")
-    if verbose:
-        for line in _notes(dataset, kinds):
-            sys.stdout.write(f"note: {line}\n")
+    write_found(found, _notes(dataset, kinds) if verbose else ())
     faults = sum(fault.kind == "fault" for fault in found)
-    sys.stderr.write(f"{count(files, 'file')}: {count(faults, 'fault')}, {count(len(found) - faults, 'warning')}\n")
+    total = f"{count(files, 'file')}: {count(faults, 'fault')}, {count(len(found) - faults, 'warning')}"
+    sys.stderr.write(f"{total}\n")
+    summarise(found, total)
     return 1 if faults else 0
 
 

@@ -384,3 +384,28 @@ def test_a_folder_that_is_named_and_may_not_be_read_is_an_error_of_usage(dataset
     (dataset / "solutions").chmod(0o755)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: solutions: Permission denied: {powerless.ADVICE}\n"
+
+
+def test_on_github_faults_are_annotations_and_the_summary_has_them(dataset, capsys, monkeypatch, tmp_path):
+    file = dataset / "workloads/gemm/gemm.jsonl"
+    file.write_text(file.read_text().replace('"m": 2', '"m": -2'))
+    samples.write(dataset / "solutions/::error::.json", samples.changed(SOLUTION, name="other", definition="gem"))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    code, lines, _ = validate(capsys, "-v", dataset)
+    assert code == 1
+    token = lines[0].removeprefix("::stop-commands::")
+    end = lines.index(f"::{token}::")
+    assert any(line.startswith(f"{file}:1: ") for line in lines[1:end])
+    annotations = lines[end + 1 :]
+    assert all(line.startswith("::error file=") for line in annotations)
+    assert any(
+        line.startswith(
+            "::error file=data/workloads/gemm/gemm.jsonl,line=1,title=a file is not valid::workload.axes.m: "
+        )
+        for line in annotations
+    )
+    summary = (tmp_path / "summary.md").read_text()
+    assert summary.startswith("## Files: 8 files: ")
+    assert f"{file}:1: " in summary
