@@ -222,8 +222,12 @@ def _accepted(found: Comparison) -> Comparison:
 
 
 def describe(case: Case) -> str:
-    """Return sizes and recipe in one line."""
-    axes = ", ".join(f"{name}={size}" for name, size in case.axes.items() if name not in case.definition.const_axes)
-    recipe: dict[str, Any] = case.recipe.to_json()
-    made = ", ".join(f"{name}={value}" for name, value in recipe.items())
-    return f"{axes}; {made}; call: {case.variant}"
+    """Return sizes, scalars and recipe in one line, in the order of the definition."""
+    definition, recipe = case.definition, case.recipe.to_json()
+    named = [name for name in (*definition.axes, *case.axes) if name in case.axes and name not in definition.const_axes]
+    sizes = {name: case.axes[name] for name in named}
+    plain = {name: value for name, value in case.values.items() if isinstance(value, (bool, int, float, str))}
+    scalars = {**recipe.pop("scalars", {}), **plain}
+    given = {name: scalars[name] for name in definition.inputs if name in scalars and name not in sizes}
+    parts = (", ".join(f"{name}={value}" for name, value in part.items()) for part in ({**sizes, **given}, recipe))
+    return "; ".join([*parts, f"call: {case.variant}"])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer import searching as module
 from pytest_flashinfer.data.load import load_workloads
-from pytest_flashinfer.data.model import Axis, InputSpec
+from pytest_flashinfer.data.model import Axis, Definition, InputSpec, TensorSpec
 from pytest_flashinfer.data.workload_rules import check_workloads
 from pytest_flashinfer.inputs.axes import solve_axes
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
@@ -28,7 +28,7 @@ from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import Failed
+from pytest_flashinfer.judging import Failed, describe
 from pytest_flashinfer.pace import Pace
 from pytest_flashinfer.saved import Saved
 from pytest_flashinfer.search import Search
@@ -221,6 +221,21 @@ def test_a_failure_is_shrunk_and_explained():
     assert "case: n=3" in text
     assert "y[0]: 1 instead of 2" in text.splitlines()[0]
     assert all(calls)
+
+
+@given(st.permutations(["b", "m", "h", "z"]), st.sampled_from([{}, {"scale": 0.5}, {"low": 2, "scale": 0.5}]))
+def test_a_case_is_named_in_the_order_of_its_definition_with_all_scalars(order, unusual):
+    """Also that of an earlier run, whose sizes were kept in another order; a scalar may be a tensor."""
+    inputs = {"x": TensorSpec(("m", "h"), "float32"), **dict.fromkeys(("scale", "mode"), TensorSpec(None, "float32"))}
+    inputs["low"] = TensorSpec((), "int32")
+    stated = {"z": Axis("var"), "m": Axis("var"), "h": Axis("const", 8)}
+    definition = Definition("d", "other", stated, inputs, {"y": inputs["x"]}, "")
+    axes = {name: number for number, name in enumerate(order)}
+    values = {"x": torch.zeros(1), "scale": 0.5, "mode": "tanh", "low": torch.tensor(2)}
+    text = describe(Case(definition, axes, Recipe(7, scalars=unusual), values, {}))
+    low = ", low=2" if "low" in unusual else ""
+    sizes = f"z={axes['z']}, m={axes['m']}, b={axes['b']}"
+    assert text == f"{sizes}, scale=0.5, mode=tanh{low}; seed=7, family=normal, structure=mixed; call: first"
 
 
 @pytest.mark.parametrize("everywhere", [True, False])
