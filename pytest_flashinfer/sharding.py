@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from pytest_flashinfer.collect import DefinitionFile
+from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +20,9 @@ TOGETHER = 4  # solutions of a definition that share a part, and with it the tru
 class Shard:
     """Deselects what other parts run.
 
-    The part of a solution follows from its definition's name and its rank among that definition's solutions, and from
-    nothing else: whatever -k, --lf or the order of files say in one part, no item is run twice and none is left out.
+    The part of a solution follows from its definition's rank among those that have solutions, and its own among that
+    definition's, and from nothing else: whatever -k, --lf or the order of files say in one part, no item is run twice
+    and none is left out.
     """
 
     def __init__(self, part: int, parts: int) -> None:
@@ -67,6 +69,7 @@ def place_of(item: pytest.Item) -> int:
     file = item.getparent(DefinitionFile)
     if file is None or file.definition is None:
         return crc32(item.nodeid.partition("::")[0].encode())
-    start = crc32(file.definition.name.encode())
+    name = file.definition.name
+    start = item.config.stash[SESSION].catalogue.dataset.solved.get(name, crc32(name.encode()))
     key = getattr(getattr(item, "callspec", None), "params", {}).get("solution")
     return start if key is None else start + file.ranks[key] // TOGETHER

@@ -129,6 +129,12 @@ class DataSet:
         found = self._solutions_by_definition.get(name, [])
         return sorted(found, key=lambda loaded: (loaded.value is None, loaded.value.name if loaded.value else ""))
 
+    @cached_property
+    def solved(self) -> dict[str, int]:
+        """The definitions that there are solutions for, and their places in the order of names."""
+        names = sorted(self.names.keys() & self._solutions_by_definition.keys())
+        return {name: place for place, name in enumerate(names)}
+
     def unknown_solutions(self) -> tuple[Fault, ...]:
         """Warn of solutions for definitions that do not exist, naming the nearest, and of broken ones for none."""
         found: list[Fault] = []

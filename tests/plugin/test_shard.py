@@ -43,6 +43,16 @@ def test_four_solutions_of_a_definition_share_a_part_with_its_reference(many, co
     assert len({solution_of(item) for item in first if solution_of(item)[1]}) == 4
 
 
+@pytest.mark.parametrize("second", ["second_h8", "third_h8", "zeroth_h8", "a_h8"])
+def test_a_few_definitions_are_spread_over_the_parts(repository, collected, second):
+    for name in (second, "unsolved_h8"):
+        repository.define(name=name)
+        repository.sizes(4, name=name)
+    repository.solve("lone", of=second)
+    found = [{solution_of(item) for item in collected(f"--fib-shard={part}/2")} for part in (1, 2)]
+    assert [len({each for each in part if each[1]}) for part in found] == [1, 1]
+
+
 def test_a_part_does_not_depend_on_what_else_is_selected(many, collected):
     one = set(collected("--fib-shard=1/2"))
     assert set(collected("--fib-shard=1/2", "-k", "test_correct")) == {item for item in one if "test_correct" in item}
