@@ -179,7 +179,7 @@ class Compare:
 
     def _comparisons(self, result: RunResult, case: Case, truth: Truth) -> Sequence[Comparison]:
         malformed = {each.tensor for each in result.violations if each.kind in MALFORMED}
-        declared = case.definition.outputs
+        given, declared = case.definition.inputs, case.definition.outputs
         found = [
             compare(
                 _beside(output.native, result.outputs.get(name)),
@@ -189,6 +189,7 @@ class Compare:
                 inputs=case.values,
                 previous=self._last.get(name),
                 ranked=is_ranked(name, declared),
+                alike=[each for each, spec in given.items() if spec.shape == declared[name].shape],
                 draws=self._draws,
             )
             for name, output in truth.outputs.items()

@@ -18,7 +18,7 @@ from .topk import compare_topk
 from .truth import SAMPLED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import torch
 
@@ -36,12 +36,14 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     draws: dict[str, Draws] | None = None,
     explained: bool = True,
     ranked: bool = False,
+    alike: Collection[str] | None = None,
 ) -> Comparison:
     """Compare one output (storage shape and dtype as declared) with the truth.
 
     `equal_nan`: the inputs hold NaN or inf, so the result may. `inputs`, `previous`: what a wrong output is tried
     against for a hint. `draws`: where the test of sampled outputs carries its draws from call to call. `explained`: say
     what is wrong, which takes longer than to find it. `ranked`: ids of a top-k have values beside them, in their order.
+    `alike`: the inputs that are declared with the output's shape; others, which may have it at some sizes, give no hint.
     """
     settings = tolerance or Tolerance()
     own = in_force(settings, truth.name, truth.dtype)
@@ -65,7 +67,10 @@ def compare(  # noqa: PLR0913 - all but two have defaults
         judge = Values(actual, truth, own, equal_nan=bool(own.equal_nan) or (equal_nan and own.equal_nan is None))
     tally = judge.run()
     found = decide(judge, tally)
-    return found if found.ok or not explained else explain(judge, tally, inputs or {}, previous)
+    if not found.ok and explained:
+        given = {name: value for name, value in (inputs or {}).items() if alike is None or name in alike}
+        found = explain(judge, tally, given, previous)
+    return found
 
 
 def _missing(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison:

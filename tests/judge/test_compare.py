@@ -167,6 +167,19 @@ class TestWords:
         assert "copy of the input x" in compare(x.clone(), truth, inputs={"n": 3, "x": x}).hint
         assert "previous call's answer" in compare(before.clone(), truth, previous=before).hint
 
+    def test_no_hint_that_chance_or_a_size_may_give(self) -> None:
+        x = torch.randn(1, 32)
+        truth = floats_of(torch.ones(1, 32).tolist())
+        assert compare(x.clone(), truth, inputs={"x": x}, alike=["x"]).hint
+        assert not compare(x.clone(), truth, inputs={"x": x}, alike=["y"]).hint, "other axes that are 1 here"
+        few = torch.ones(1, 32)
+        few[0, :7] = 2
+        assert not compare(few.clone(), truth, inputs={"x": few}).hint
+        assert "previous call's answer" in compare(few.clone(), truth, previous=few).hint
+        counts = OutputTruth("n", "int32", torch.tensor([1, 2, 3], dtype=torch.int32), exact=True)
+        before = torch.tensor([2, 2, 3], dtype=torch.int32)
+        assert not compare(before.clone(), counts, previous=before).hint
+
     def test_an_element_that_misses_is_named_before_one_that_does_not(self) -> None:
         """Also where that one spends more of its bound, in another chunk."""
         expected = torch.zeros(measure.CACHED + 100, dtype=torch.float64)
