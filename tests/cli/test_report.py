@@ -123,5 +123,5 @@ def test_what_goes_wrong_is_one_line(dataset, monkeypatch, capsys, arguments, wo
 def test_without_the_extra_it_says_what_to_install(dataset, monkeypatch, capsys):
     monkeypatch.setattr(extra, "PACKAGES", ("jinja2", "no_such_package"))
     assert report(dataset / "traces", "-o", dataset / "r.html") == 2
-    words = "error: the HTML report needs no_such_package: pip install 'pytest-flashinfer[report]'\n"
-    assert capsys.readouterr().err == words
+    words = "error: the HTML report needs no_such_package: pip install '.[report]' where the package's clone is"
+    assert capsys.readouterr().err.startswith(words)

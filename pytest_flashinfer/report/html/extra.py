@@ -12,4 +12,5 @@ def missing() -> str | None:
     absent = [name for name in PACKAGES if find_spec(name) is None]
     if not absent:
         return None
-    return f"the HTML report needs {' and '.join(absent)}: pip install 'pytest-flashinfer[report]'"
+    where = "where the package's clone is (or 'pytest-flashinfer[report]' from where it came)"
+    return f"the HTML report needs {' and '.join(absent)}: pip install '.[report]' {where}"
