@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,3 +71,10 @@ def test_small_ones_are_taken_however_much_smaller_the_smallest_is():
     assert sizes(smoke(ROWS, [workload(1), workload(200)])) == [1, 200]
     assert sizes(smoke(ROWS, [workload(1), workload(2000)])) == [1, 2000]
     assert sizes(smoke(ROWS, [workload(1), workload(50_000)])) == [1]
+
+
+def test_the_page_on_options_states_the_rule():
+    page = (Path(__file__).parents[2] / "docs/options.md").read_text().partition("## The smoke scope")[2]
+    assert (scope.CANDIDATES, scope.CHOSEN) == (6, 2)
+    told = (f"{scope.GROWTH} times", f"{scope.SMALL:,}", f"{scope.ELEMENTS >> 20} Mi", f"{scope.LARGEST >> 20} Mi")
+    assert [each for each in told if each not in page] == []
