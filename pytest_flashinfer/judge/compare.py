@@ -43,7 +43,7 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     `equal_nan`: the inputs hold NaN or inf, so the result may. `inputs`, `previous`: what a wrong output is tried
     against for a hint. `draws`: where the test of sampled outputs carries its draws from call to call. `explained`: say
     what is wrong, which takes longer than to find it. `ranked`: ids of a top-k have values beside them, in their order.
-    `alike`: the inputs that are declared with the output's shape; others, which may have it at some sizes, give no hint.
+    `alike`: the inputs that are declared with the output's shape; others have it at some sizes, and give no hint.
     """
     settings = tolerance or Tolerance()
     own = in_force(settings, truth.name, truth.dtype)
