@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_flashinfer.data.raised import told
 from pytest_flashinfer.default_inputs import tensor_shapes
 from pytest_flashinfer.inputs.axes import shape_of
 from pytest_flashinfer.inputs.contract import contract_of
@@ -49,7 +50,7 @@ class OverriddenInputs:
         except Exception as error:
             if _is_told(error):
                 raise
-            raise InputsError(f"{_place(error, self.make, self.here)}: {_named(error)}") from error
+            raise InputsError(f"{_place(error, self.make, self.here)}: {told(error)}") from error
         at = _position(self.make, self.here)
         if not isinstance(values, Mapping):
             raise InputsError(f"{at}: `inputs` gives {type(values).__name__}, not the values of all inputs by name")
@@ -94,7 +95,7 @@ class OverriddenCompare:
         except Exception as error:
             if _is_told(error):
                 raise
-            return Verdict("INVALID_REFERENCE", f"{_place(error, self.compare, self.here)}: {_named(error)}")
+            return Verdict("INVALID_REFERENCE", f"{_place(error, self.compare, self.here)}: {told(error)}")
         return None
 
 
@@ -113,7 +114,7 @@ class OverriddenFlops:
             if _is_told(error):
                 raise
             at = _place(error, self.flops, self.here)
-            raise Failed(Verdict("INVALID_REFERENCE", f"{at}: {_named(error)}"), case) from error
+            raise Failed(Verdict("INVALID_REFERENCE", f"{at}: {told(error)}"), case) from error
 
 
 def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mapping[str, Any]) -> None:
@@ -131,11 +132,6 @@ def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mappi
 def _is_told(error: Exception) -> bool:
     """Whether others say what an error is: of the judge's own, and of a memory that does not suffice."""
     return isinstance(error, _ITS_OWN) or "out of memory" in str(error).lower()
-
-
-def _named(error: Exception) -> str:
-    """Return an error in one line."""
-    return "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
 
 
 def _place(error: BaseException, override: object, here: Path, *, code: bool = False) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from pytest_flashinfer.build.errors import BuildError
+from pytest_flashinfer.data.languages import one_colon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,5 +100,6 @@ def entry_path(request: Request, folder: Path) -> Path:
     path = folder.resolve() / request["entry_file"]
     if not path.is_file():
         names = ", ".join(source["path"] for source in request["sources"])
-        raise BuildError(f"entry file {request['entry_file']!r} is not among the sources: {names}")
+        unknown = f"entry file {request['entry_file']!r} is not among the sources: {names}"
+        raise BuildError(one_colon(request["entry_file"]) or unknown)
     return path

@@ -1,4 +1,4 @@
-"""The languages of solutions, and the other names under which they are found."""
+"""The languages of solutions, the other names under which they are found, and how entry points are misspelt."""
 
 from __future__ import annotations
 
@@ -14,3 +14,11 @@ def canonical(language: str) -> str:
     """Give the canonical name of a language as files spell it (`"CUDA"`, `"c++"`); an unknown one in lower case."""
     lowered = language.strip().lower()
     return _NAMES.get(lowered, lowered)
+
+
+def one_colon(entry: str) -> str | None:
+    """Say how an entry point is written that has one colon in the middle, as Python's own have; `None` for others."""
+    file, colon, function = entry.partition(":")
+    if not colon or not file.strip() or ":" in function:
+        return None
+    return f"{entry!r} has one colon: write {file.strip()}::{function.strip() or '<function>'}"

@@ -45,6 +45,12 @@ class KeyLines(OneLine):
         """Whether a key is in the file; its tables and its sources always are, under other names."""
         return where[-1] in ("spec", "sources") or self._search(str(where[-1])) is not None
 
+    def show(self, where: JsonPath) -> str:
+        """Write the path with the tables of the file."""
+        head, *rest = where or ("",)
+        table = {"spec": ("build",), **{key: ("solution", key) for key in KNOWN}}.get(str(head))
+        return super().show(where if table is None else (*table, *rest))
+
     def _search(self, key: str) -> re.Match[str] | None:
         return re.search(rf"^[ \t]*[\"']?{re.escape(key)}[\"']?[ \t]*=", self.text, re.MULTILINE)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.data import model, schema, sniff
 from pytest_flashinfer.data.faults import Fault, Lines, Loaded
 from pytest_flashinfer.data.jsontext import read_json
-from pytest_flashinfer.data.languages import canonical
+from pytest_flashinfer.data.languages import canonical, one_colon
 from pytest_flashinfer.data.places import Places
 from pytest_flashinfer.data.reader import Malformed, Reader
 from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, told_in_json
@@ -99,10 +99,9 @@ def _one_colon(loaded: Loaded[model.Solution]) -> Iterator[Fault]:
     """Say how an entry point is written that has one colon in the middle, as Python's own have."""
     spec = loaded.raw.get("spec")
     entry = spec.get("entry_point") if isinstance(spec, dict) else None
-    file, colon, function = entry.partition(":") if isinstance(entry, str) else ("", "", "")
-    if colon and file.strip() and ":" not in function:
-        meant = f"{file.strip()}::{function.strip() or '<function>'}"
-        yield loaded.fault(("spec", "entry_point"), f"{entry!r} has one colon: write {meant}")
+    hint = one_colon(entry) if isinstance(entry, str) else None
+    if hint is not None:
+        yield loaded.fault(("spec", "entry_point"), hint)
 
 
 def _one_language(spec: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.data.raised import told
 from pytest_flashinfer.data.source import BrokenSource, Function, functions, parse_python, signature
 from pytest_flashinfer.inputs.errors import InputsError
 
@@ -99,7 +100,7 @@ def _load(definition: Definition, source: str, name: str, what: str) -> Callable
     try:
         exec(compile(source, path, "exec"), namespace)  # noqa: S102 - the contract's own code, where it may run
     except Exception as error:
-        raise InputsError(f"{definition.name}: {what} does not load: {type(error).__name__}: {error}") from error
+        raise InputsError(f"{definition.name}: {what} does not load: {told(error)}") from error
     function: Callable[..., Any] | None = namespace.get(name)
     if function is None:
         raise InputsError(f"{definition.name}: {what} has no function `{name}`")
@@ -110,5 +111,4 @@ def _call(function: Callable[..., Any], kwargs: Mapping[str, Any], *args: Any) -
     try:
         return function(*args, **kwargs)
     except Exception as error:
-        line = str(error).splitlines()[0] if str(error) else ""
-        raise InputsError(f"`{function.__name__}` failed: {type(error).__name__}: {line}") from error
+        raise InputsError(f"`{function.__name__}` failed: {told(error)}") from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.data.model import Definition, TensorSpec
+from pytest_flashinfer.data.raised import told
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.hooks import by_input, call_custom, call_init, load_last
 
@@ -99,7 +100,7 @@ class Foreign:
             try:
                 passed, why = bool(check(_packed(reference), _packed(actual), **settings)), ""
             except Exception as error:  # noqa: BLE001 - foreign code may raise anything; whose fault it is shows next
-                passed, why = False, f"{type(error).__name__}: {error}"
+                passed, why = False, told(error)
                 _accuse(check, _packed(reference), settings, why)
         return {"passed": passed, "why": why.splitlines()[0] if why else ""}
 

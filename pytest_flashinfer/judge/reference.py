@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from pytest_flashinfer.data.dtypes import PAIRS
+from pytest_flashinfer.data.raised import told
 
 from .floats import canonical, is_packed
 from .lifted import Lifted, tag
@@ -42,8 +43,7 @@ class ScribblesError(InvalidReferenceError):
 
 def described(error: BaseException) -> str:
     """Return an exception in one line, with the innermost line of the reference's source that it passed through."""
-    said = str(error).strip()
-    text = f"{type(error).__name__}: {said.splitlines()[0] if said else 'no message'}"
+    text = told(error)
     frames = [each for each in traceback.walk_tb(error.__traceback__) if each[0].f_globals.get("__name__") == MODULE]
     if not frames:
         return text

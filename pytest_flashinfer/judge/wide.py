@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_flashinfer.data.raised import told
+
 from .attention import plain_attention
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
@@ -188,6 +190,4 @@ def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
     except (LiftError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise LiftError(
-            f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
-        ) from error
+        raise LiftError(told(error)) from error

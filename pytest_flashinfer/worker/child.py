@@ -156,7 +156,8 @@ def _failure(error: BaseException) -> Message:
     else:
         kind = message = log = ""
     try:
-        text, words = traceback.format_exc(), f"{type(error).__name__}: {error}"
+        text, said = traceback.format_exc(), str(error)
+        words = type(error).__name__ + (f": {said}" if said else "")
     except BaseException:  # noqa: BLE001 - its __str__ raised
         text, words = "", type(error).__name__
     message, log = message or words, log or text

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 
+from pytest_flashinfer.data.raised import told
 from pytest_flashinfer.worker import processes, sandbox
 from pytest_flashinfer.worker.protocol import FROM_JUDGE, Channel, Disconnected, Message
 
@@ -50,7 +51,7 @@ def _preload(modules: list[str]) -> dict[str, str]:
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001, PERF203 - reported: a broken triton must not stop torch kernels
-            failed[name] = f"{type(error).__name__}: {error}"[:500]
+            failed[name] = told(error)[:500]
     return failed
 
 

@@ -104,6 +104,8 @@ def test_what_is_missing_may_be_a_file_that_lies_beside_a_module(tmp_path, state
 
 
 def test_a_missing_entry_file_lists_the_sources(tmp_path):
+    with pytest.raises(BuildError, match=r"^'main.py:run' has one colon: write main.py::run$"):
+        load(request({"main.py": BASE}, entry="main.py:run"), tmp_path)
     with pytest.raises(BuildError, match=r"entry file 'kernel.py' is not among the sources: main.py"):
         load(request({"main.py": BASE}, entry="kernel.py"), tmp_path)
 

@@ -344,11 +344,11 @@ def test_what_has_no_such_form(tmp_path):
 
 
 def test_faults_of_a_folder_are_at_the_lines_of_its_config(tmp_path):
-    head = '[solution]\ndefinition = "d"\n\n[build]\n'
+    head = '[solution]\ndefinition = ""\n\n[build]\n'
     (tmp_path / "config.toml").write_text(head + 'language = "pythn"\n  entry_point = "main.py:run"\n')
     (tmp_path / "main.py").write_text(CODE)
     found = {fault.where: fault.line for fault in check_solution(load_solution(tmp_path))}
-    assert found == {"spec.language": 5, "spec.entry_point": 6}
+    assert found == {"solution.definition": 2, "build.language": 5, "build.entry_point": 6}
 
 
 @pytest.mark.parametrize(("line", "style"), [("", False), ("destination_passing_style = True", True)])

@@ -50,7 +50,7 @@ def test_the_author_is_told_in_the_terms_of_the_file(run, name):
 
 
 def test_a_folder_whose_entry_is_not_there_is_shown_at_the_same_line_by_both_checks(run):
-    [said] = re.findall(r"config\.toml:(\d+): spec\.entry_point", run["test_schema"].text)
+    [said] = re.findall(r"config\.toml:(\d+): build\.entry_point", run["test_schema"].text)
     [shown] = re.findall(r"source: solutions/kit/config\.toml:(\d+)", run["test_correct[kit-"].text)
     assert said == shown == "7"
 

@@ -26,6 +26,14 @@ def test_an_answer_leaves_when_what_the_handler_wrote_is_there(worker):
     assert worker.order == ["wrote", "waited"]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(NotImplementedError(), "NotImplementedError"), (KeyError("x"), "KeyError: 'x'"), (OSError("a:"), "OSError: a:")],
+)
+def test_an_error_is_told_by_its_type_and_what_it_says(error, said):
+    assert child._failure(error)["error"]["message"] == said
+
+
 def test_on_the_cpu_there_is_nothing_to_wait_for(worker):
     worker.loop.device = "cpu"
     assert worker.loop.do_call({"request": {}}, []) == {"done": True}
