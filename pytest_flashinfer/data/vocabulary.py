@@ -26,7 +26,7 @@ METHODS = OF_NUMBERS | frozenset((  # none writes, and what they give is no larg
     "log", "log2", "remainder", "cumsum", "cumprod", "mean", "median", "std", "norm", "count_nonzero", "nonzero",
     "unique", "sort", "argsort", "flip", "roll", "gather", "index_select", "eq", "ne", "lt", "le", "gt", "ge", "equal",
     "logical_and", "logical_or", "logical_not", "view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "t",
-    "expand_as", "to", "isneginf", "isposinf",
+    "expand_as", "to", "isneginf", "isposinf", "allclose", "isclose", "diagonal", "tril", "triu",
 ))  # fmt: skip
 ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "T", "values", "indices"})
 TORCH_FUNCTIONS = METHODS - {"item", "size", "dim", "long", "int", "float", "double", "bool", "tolist", "cpu", "to"}
@@ -117,6 +117,16 @@ def _arange(*args: Any, **kwargs: Any) -> Any:
     return _torch().arange(*args, **kwargs)
 
 
+def _filled(name: str) -> Callable[..., Any]:
+    def call(*sizes: Any, **kwargs: Any) -> Any:
+        shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+        if math.prod(shape) > MAX_ARANGE:
+            raise ConstraintError(f"torch.{name} of more than {MAX_ARANGE} numbers")
+        return getattr(_torch(), name)(*sizes, **kwargs)
+
+    return call
+
+
 def _bincount(ids: Any, weights: Any = None, minlength: int = 0) -> Any:
     """Count ids; the result has an entry for each number up to the largest."""
     if max(minlength, int(ids.max()) if ids.numel() else 0) > MAX_ARANGE:
@@ -143,6 +153,7 @@ def _joined(name: str) -> Callable[..., Any]:
 _PLAIN = ("where", "isin", "zeros_like", "ones_like")
 OF_TORCH: dict[str, Callable[..., Any]] = {  # which are no methods of their first argument
     "arange": _arange, "bincount": _bincount, "cat": _joined("cat"), "stack": _joined("stack"),
+    "ones": _filled("ones"), "zeros": _filled("zeros"),
     **{name: _of_torch(name) for name in _PLAIN},
 }  # fmt: skip
 MATH = {name: getattr(math, name) for name in ("ceil", "floor", "gcd", "lcm", "log2", "sqrt", "isqrt", "inf")}

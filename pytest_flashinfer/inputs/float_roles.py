@@ -64,6 +64,13 @@ def _rotary_base(s: Subject) -> float | None:
     return next((number for number in numbers if number >= _LEAST_BASE), None)
 
 
+def _sums_to_one(s: Subject) -> bool:
+    """Whether a constraint says that rows sum to one."""
+    sums = rf"\b{s.name}\.sum\((dim=)?-1\)"
+    one = rf"{sums} - 1\b|{sums} == 1\b|allclose\({sums}, torch\.ones"
+    return any(re.search(one, ast.unparse(rule.tree)) for rule in s.contract.reading.data if s.name in rule.names)
+
+
 def _sampling(s: Subject) -> Role | None:
     if s.named(r"prob") or s.told(r"probabilit(y|ies)( distribution|\b.*after softmax)|after softmax"):
         return Role("probs") if len(s.dims) > 1 else None
@@ -141,6 +148,8 @@ _BASE: Final = re.compile(r"(?:theta|base)\b\D{0,12}(\d[\d,_]*(?:\.\d+)?(?:e\d+)
 
 def float_role(subject: Subject) -> Role:
     """Return the role of a floating-point tensor; what nothing tells is `data`."""
+    if len(subject.dims) > 1 and _sums_to_one(subject):
+        return Role("probs")
     for recognise in _FLOATS:
         role = recognise(subject)
         if role is not None:

@@ -9,6 +9,7 @@ import torch
 
 from pytest_flashinfer.data.constraints import told_values
 from pytest_flashinfer.inputs import choice, elements, layout, scalars
+from pytest_flashinfer.inputs.arranged import arrange
 from pytest_flashinfer.inputs.at_bounds import touch
 from pytest_flashinfer.inputs.axes import shape_of, solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
@@ -215,6 +216,8 @@ def _mend(making: _Making) -> None:
     """Put elements right that are beyond what constraints allow, of what was drawn."""
     env, drawn = _env(making), making.made.keys() - making.fixed.keys()
     for name in elements.mend(making.contract, making.plan, env, drawn):
+        making.made[name].copy_(env[name])
+    for name in arrange(making.contract, making.plan, env, drawn, making.recipe.seed):
         making.made[name].copy_(env[name])
     touch(making.contract, making.plan, making.made, drawn, making.recipe)
 

@@ -40,7 +40,8 @@ def _indptr(s: Subject) -> Role | None:
     rule = s.contract.derived.get(axis)
     one_more = rule is not None and re.search(r"\+ 1$|_plus_1", ast.unparse(rule.tree)) is not None
     named = bool(NAMES["pointer"].search(s.name)) or s.told(r"cumulative|prefix.sum")
-    rising = s.name in facts.rising and not s.named(_ROW_IDS)  # rows of tokens may be sorted as well
+    below = any(op is ast.Lt for op, _ in facts.compared.get(s.name, ()))  # pointers end where something ends
+    rising = s.name in facts.rising and not below and not s.named(_ROW_IDS)  # ids of rows may be sorted as well
     if not (s.name in facts.totals or rising or one_more or named):
         return None
     return Role("indptr", axis=facts.totals.get(s.name), group=_group(s))

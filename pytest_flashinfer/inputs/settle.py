@@ -6,7 +6,9 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_flashinfer.inputs.arranged import crowds
 from pytest_flashinfer.inputs.axes import complete
+from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.plan import parts_of, total_axis
 from pytest_flashinfer.inputs.queries import requests, split_rows, told_lengths
@@ -81,6 +83,11 @@ def _enough_ids(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Itera
             yield from _at_least(role.limit, shape[-1], env)
         elif _product(shape):
             yield from _at_least(role.limit, 1, env)
+    for name, by_row in crowds(contract):
+        limit = plan.roles[name].limit if name in plan.roles else None
+        if limit is not None and not is_float(contract.dtype(name)):
+            shape = [size(tree, env) or 0 for tree in contract.dims[name] or ()]
+            yield from _at_least(limit, shape[-1] if by_row and shape else _product(shape), env)
 
 
 def _rows_of(contract: Contract, plan: Plan) -> list[str]:

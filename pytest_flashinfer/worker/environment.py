@@ -23,8 +23,8 @@ _REPLACED = frozenset({"TRITON_CACHE_DIR", "TRITON_HOME", "TORCH_EXTENSIONS_DIR"
 # The C library pins a new thread by its id, which the sandbox refuses, and GNU's OpenMP ends where that fails.
 _PINNING = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
 
-# With what bits set the C library fills memory that is got (the others) or given back (these): fresh pages are zero, and
-# an output that nobody writes would be right where zeros are. So all of it holds 0x7f: floats are large or no numbers.
+# The C library fills memory that is got with the complement of this byte, 0x7f: floats are large or no numbers. Fresh
+# pages are zero, and an output that nobody writes would be right where zeros are.
 _GARBAGE = "128"
 # What the C library keeps of freed memory, in bytes: temporaries of some 100 KiB would each be got anew, page by page.
 _HEAP = str(64 << 20)
