@@ -11,6 +11,16 @@ from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, torch_d
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import UnknownDtype
 from pytest_flashinfer.inputs.float_roles import float_role, rotary_kind
+from pytest_flashinfer.inputs.length_roles import (
+    ROW_IDS,
+    TABLE,
+    counts,
+    last_page,
+    lengths,
+    one_a_row,
+    pointers,
+    summed,
+)
 from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, packed, parts, starts, steps
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, index_limit, pool_of, slots_of
 from pytest_flashinfer.inputs.trees import names_of
@@ -20,41 +30,11 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.inputs.contract import Contract
 
-_TABLE: Final = r"(block|page)_?tables?$|req_to_"
 _SLOTS: Final = r"(page|block)\w*\s*\*\s*\w+\s*\+\s*(slot|offset|in_page)"  # such a table has one for each token
-_ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
-
-
-def _group(subject: Subject) -> str:
-    """Return whose lengths an input has, by its name rather than by a description, which may speak of both."""
-    for group, name in (("q", "query"), ("kv", "keys")):
-        if NAMES[name].search(subject.name):
-            return group
-    return "q" if subject.told(r"\bquer") else "kv" if subject.told(r"\bkv\b|\bkey|page") else "plain"
-
-
-def _indptr(s: Subject) -> Role | None:
-    if len(s.dims) != 1:
-        return None
-    facts, axis = s.contract.reading.facts, s.axis(0)
-    rule = s.contract.derived.get(axis)
-    one_more = rule is not None and re.search(r"\+ 1$|_plus_1", ast.unparse(rule.tree)) is not None
-    named = bool(NAMES["pointer"].search(s.name)) or s.told(r"cumulative|prefix.sum")
-    below = any(op is ast.Lt for op, _ in facts.compared.get(s.name, ()))  # pointers end where something ends
-    rising = s.name in facts.rising and not below and not s.named(_ROW_IDS)  # ids of rows may be sorted as well
-    if not (s.name in facts.totals or rising or one_more or named):
-        return None
-    return Role("indptr", axis=facts.totals.get(s.name), group=_group(s))
-
-
-def _last_page(s: Subject) -> Role | None:
-    if s.named(r"last_(page|block)_len") or s.told(r"valid (tokens|slots|entries) in the last page"):
-        return Role("last_page_len", limit=find_axis(s.contract, "page"))
-    return None
 
 
 def _table(s: Subject) -> Role | None:
-    sure = s.named(_TABLE)
+    sure = s.named(TABLE)
     named = sure or s.named(r"page_ind|kv_ind") or s.told(r"(block|page)[ _-]table")
     if len(s.dims) < 2 or not named or s.named("sparse|topk"):  # noqa: PLR2004
         return None
@@ -115,36 +95,8 @@ def _page_ids(s: Subject) -> Role | None:
     return Role("page_ids", limit=ast.Name(pool)) if pool else None
 
 
-def _lengths(s: Subject) -> Role | None:
-    named = s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")
-    if not named or not (_one_a_row(s) or _rows_of_table(s)):
-        return None
-    return Role("seq_lens", group=_group(s))
-
-
-def _summed(s: Subject) -> Role | None:
-    """Recognise how long the parts of a total are: a constraint says what they sum to."""
-    total = s.contract.reading.facts.sums.get(s.name)
-    if total is None or len(s.dims) != 1 or s.named(r"last_(page|block)_len"):
-        return None
-    return Role("seq_lens" if s.named("len") else "counts", axis=total, group=_group(s))
-
-
-def _one_a_row(s: Subject) -> bool:
-    return len(s.dims) == 1 or all(ast.unparse(tree) in {"1", "beam_width", "one"} for tree in s.dims[1:])
-
-
-def _rows_of_table(s: Subject) -> bool:
-    """Whether a table of pages has a row for each element."""
-    own = [ast.dump(tree) for tree in s.dims]
-    return any(
-        [ast.dump(tree) for tree in (dims or ())[:-1]] == own and re.search(_TABLE, name)
-        for name, dims in s.contract.dims.items()
-    )
-
-
 def _batch_ids(s: Subject) -> Role | None:
-    if not s.named(_ROW_IDS):
+    if not s.named(ROW_IDS):
         return None
     return None if len(s.dims) > 1 or s.unused else Role("batch_ids")  # rows that are pointed to, several or none
 
@@ -184,17 +136,11 @@ def _tokens(s: Subject) -> Role | None:
 
 def _top_k(s: Subject) -> Role | None:
     """Recognise how many entries of each row a sampler keeps: the name tells, for descriptions count tokens as well."""
-    if not s.named(r"^top_?ks?$|^top_k_arr|max_top_k") or not _one_a_row(s):
+    if not s.named(r"^top_?ks?$|^top_k_arr|max_top_k") or not one_a_row(s):
         return None
     rows = (trees for name, trees in s.contract.dims.items() if trees and is_float(s.contract.dtype(name)))
     rows = (trees for trees in rows if len(trees) > 1 and s.dims and ast.unparse(trees[0]) == s.axis(0))
     return Role("top_k", limit=find_axis(s.contract, "vocab") or next((trees[-1] for trees in rows), None))
-
-
-def _counts(s: Subject) -> Role | None:
-    if len(s.dims) != 1 or not (s.named(r"per_(expert|group)|group_sizes?|masked_m|m_sizes|counts?$|splits?$|sizes$")):
-        return None
-    return Role("counts")
 
 
 def _bytes(s: Subject) -> Role | None:
@@ -224,8 +170,8 @@ def _mask(s: Subject) -> Role | None:
 
 # In this order: what a name alone tells comes before what descriptions tell, which speak of other inputs as well.
 _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    _summed, starts, _top_k, _scratch, _last_page, _indptr, order, ends, _table, _bytes, amounts, blocks, bits, parts,
-    _experts, _sparse, _slot_ids, _batch_ids, steps, _positions, _page_ids, _counts, _seeds, _lengths, _tokens, _mask,
+    summed, starts, _top_k, _scratch, last_page, pointers, order, ends, _table, _bytes, amounts, blocks, bits, parts,
+    _experts, _sparse, _slot_ids, _batch_ids, steps, _positions, _page_ids, counts, _seeds, lengths, _tokens, _mask,
     packed,
 )  # fmt: skip
 
