@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Any, NoReturn
 
-_AS_CTRL_C: Final = signal.default_int_handler
+import pytest
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 
 class Termination:
     """The hooks of the process that writes what a run has found."""
+
+    def __init__(self) -> None:
+        self._others: list[Popen[bytes]] = []  # processes of pytest-xdist
 
     def pytest_sessionstart(self) -> None:
         """Take SIGTERM over, unless somebody else has or this is no place to do so: Python allows the main thread only.
 
         Processes that are started meanwhile do not inherit it: `exec` and the sandbox both reset it.
         """
-        alone = threading.current_thread() is threading.main_thread()
-        if alone and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _AS_CTRL_C)
+        if _is_main() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._interrupt)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        """Know a process that runs items, if it is one of this machine."""
+        process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        if process is not None:
+            self._others.append(process)
+
+    def _interrupt(self, number: int, frame: Any) -> NoReturn:
+        """Interrupt the others as well, as a terminal does with Ctrl-C: else they have seconds for their items."""
+        for process in self._others:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        signal.default_int_handler(number, frame)
 
     def pytest_unconfigure(self) -> None:
         """Give it back, if it is still ours."""
-        alone = threading.current_thread() is threading.main_thread()
-        if alone and signal.getsignal(signal.SIGTERM) is _AS_CTRL_C:
+        if _is_main() and signal.getsignal(signal.SIGTERM) == self._interrupt:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_flashinfer.cli.main import main
+from pytest_flashinfer.termination import Termination
 
 from .repository import GOOD, QUICK, WRONG
 
@@ -170,6 +172,18 @@ def test_a_run_that_lists_only_leaves_results_alone(repository, old, option):
     assert "benchmark result" not in done.output
 
 
+def test_sigterm_interrupts_the_processes_that_run_items():
+    """Who closes their pipe only, as pytest-xdist does, leaves them five seconds for the item that they are at."""
+    termination = Termination()
+    with subprocess.Popen(["sleep", "60"]) as runs, subprocess.Popen(["true"]) as ended:
+        ended.wait()
+        for process in (runs, ended, None):
+            termination.pytest_testnodeready(SimpleNamespace(gateway=SimpleNamespace(_io=SimpleNamespace(popen=process))))
+        with pytest.raises(KeyboardInterrupt):
+            termination._interrupt(signal.SIGTERM, None)
+        assert (runs.wait(10), ended.returncode) == (-signal.SIGINT, 0)
+
+
 def test_who_handles_sigterm_keeps_it(repository):
     """Within the run it is Ctrl-C unless somebody else has it, and afterwards it is what it was."""
     seen = "import signal\n\ndef pytest_runtestloop():\n    print('handler', repr(signal.getsignal(signal.SIGTERM)))\n"
@@ -178,7 +192,7 @@ def test_who_handles_sigterm_keeps_it(repository):
     try:
         assert f"handler {signal.SIG_IGN!r}" in repository.run("-k", "test_schema", "-s").output
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        assert "handler <built-in function default_int_handler>" in repository.run("-k", "test_schema", "-s").output
+        assert "handler <bound method Termination." in repository.run("-k", "test_schema", "-s").output
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, own)
