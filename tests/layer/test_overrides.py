@@ -1,18 +1,23 @@
 """What a conftest.py overrides: its errors are told in lines that name it, and its assertions are verdicts."""
 
 import inspect
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
+from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
+from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs
+from tests.inputs.contracts import ALL
 
 HERE = Path(__file__).parent
 DEFINITION = Definition(
@@ -106,6 +111,21 @@ def test_what_are_no_inputs_is_told(values, reason):
         given(lambda *_: values)
     place, _, said = str(raised.value).partition(": ")
     assert (place.partition(":")[0], said) == ("test_overrides.py", reason)
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda each: each.name)
+def test_usual_inputs_are_what_a_definition_declares(definition):
+    def make(axes, recipe, _workload):
+        return make_inputs(definition, axes, recipe)
+
+    for axes, recipe in islice(edge_cases(definition, max_elements=1 << 12), 6):
+        assert OverriddenInputs(make, definition, HERE)(axes, recipe).keys() == definition.inputs.keys()
+
+
+def test_code_of_the_definition_itself_decides_sizes():
+    own = replace(DEFINITION, init="def init(): ...")
+    values = {**GOOD, "x": torch.ones(3, 4)}
+    assert OverriddenInputs(lambda *_: values, own, HERE)({"n": 2, "h": 4}, Recipe(1)).keys() == GOOD.keys()
 
 
 @pytest.mark.parametrize("error", [Unsatisfiable("n > 3", "no"), ReferenceFailed("no"), RuntimeError("out of memory")])
