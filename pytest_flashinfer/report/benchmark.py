@@ -73,10 +73,14 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
 
 
 def _failures(failed: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return what an author should read: of a kernel that is wrong everywhere, each way in which it is."""
+    """Return what an author should read: of a kernel that is wrong everywhere, each way in which it is.
+
+    Traces of an earlier run, with which `--fib-resume` goes on, have statuses and no texts.
+    """
     first: dict[tuple[str, str | None], Result] = {}
     for result in failed:
-        first.setdefault((result.check, result.status), result)
+        if result.details or result.message:
+            first.setdefault((result.check, result.status), result)
     return [
         {
             "check": result.check,
