@@ -12,6 +12,7 @@ import torch
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 
 _CHUNK: Final = 1 << 24  # elements that are made at a time where more memory than their own is needed
+_ENTRIES: Final = 5  # powers of two from which on a whole entry of the first axis is alike
 _RISE: Final = 128.0  # of a row: no exponential of its end less its beginning is finite in float32
 _ULP16: Final = {torch.float32: -14, torch.float16: -9, torch.bfloat16: -6, torch.float64: -14}
 
@@ -93,7 +94,9 @@ def _positive(x: torch.Tensor, draw: Draw) -> None:
 
 def _offset(x: torch.Tensor, draw: Draw) -> None:
     _normal(x, draw)
-    x.add_(_uniform(x, 4, min(9, draw.limit - 4), draw.rows).exp2_().to(x.dtype))
+    offsets = _uniform(x, 4, min(9, draw.limit - 4), draw.rows).exp2_().to(x.dtype)
+    entries = float(_uniform(x[:1], 0, 1, draw.rows)) < 0.5  # noqa: PLR2004 - a norm may be one of a whole image
+    x.add_(_of_groups(offsets, draw.alike if entries else 1))
 
 
 def _outliers(x: torch.Tensor, draw: Draw) -> None:
@@ -109,8 +112,13 @@ def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
     small, large = _uniform(x, -12, 2, draw.rows).exp2_(), _uniform(x, 3, 6, draw.rows).exp2_()
     sizes = torch.where(_uniform(x, 0, 1, draw.rows) < 0.2, large, small)  # noqa: PLR2004 - one in five
     values = torch.where(_uniform(x, 0, 1, draw.rows) < 0.5, -sizes, sizes)  # noqa: PLR2004 - half of each sign
-    alike = 1 << int(torch.randint(-2, 5, (1,), device=x.device, generator=draw.rows).clamp_min_(0))
-    x.copy_(values[torch.arange(len(values), device=x.device) // alike])  # a norm may be one of several rows
+    power = int(torch.randint(-2, 7, (1,), device=x.device, generator=draw.rows))
+    x.copy_(_of_groups(values, draw.alike if power >= _ENTRIES else 1 << max(power, 0)))
+
+
+def _of_groups(values: torch.Tensor, alike: int) -> torch.Tensor:
+    """Return values [rows, 1] that are the same for so many neighbours: a norm may be one of several rows."""
+    return values[torch.arange(len(values), device=values.device) // alike]
 
 
 def _zero_rows(x: torch.Tensor, draw: Draw) -> None:

@@ -432,6 +432,15 @@ def test_whole_entries_of_the_first_axis_are_zero_in_every_other_draw_of_zero_ro
     assert 8 < whole < 28
 
 
+@pytest.mark.parametrize("family", ["constant_rows", "offset"])
+def test_whole_images_are_alike_in_some_draws(family):
+    """What is normalised may be more than the last axis: all pixels of an image are one constant, or far from zero."""
+    image = define("image", axes(n=None, h=None, w=None, c=8), {"x": tensor("n h w c")}, {"y": tensor("n h w c")}, "")
+    drawn = [make_inputs(image, {"n": 3, "h": 4, "w": 5}, Recipe(seed, family=family))["x"] for seed in range(40)]
+    spread = [(each.flatten(1).std(1) / each.flatten(1).mean(1).abs()).amax() for each in drawn]
+    assert 5 < sum(bool(each < 0.5) for each in spread) < 35
+
+
 def test_everything_is_zero_in_some_draws_of_zero_rows():
     sizes = {"batch": 6, "pages": 9, "len_indptr": 7, "num_kv_indices": 9}
     drawn = [make_inputs(PAGED_DECODE, sizes, Recipe(seed, family="zero_rows")) for seed in range(30)]
