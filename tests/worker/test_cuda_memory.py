@@ -208,7 +208,8 @@ NOT_JOINED = {
     "left_current": "S[0].wait_stream(C)\n    torch.cuda.set_stream(S[0])\n    y.copy_(x * 2)",
     "one_of_two": (
         "for s in S:\n        s.wait_stream(C)\n    with torch.cuda.stream(S[0]):\n        y[:999].copy_(x[:999] * 2)\n"
-        "    with torch.cuda.stream(S[1]):\n        y[999:].copy_(x[999:] * 2)\n    C.wait_stream(S[0])"
+        "    with torch.cuda.stream(S[1]):\n        torch.cuda._sleep(10_000_000)\n        y[999:].copy_(x[999:] * 2)\n"
+        "    C.wait_stream(S[0])"
     ),
 }
 
