@@ -119,7 +119,8 @@ def _arange(*args: Any, **kwargs: Any) -> Any:
 
 def _filled(name: str) -> Callable[..., Any]:
     def call(*sizes: Any, **kwargs: Any) -> Any:
-        shape = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+        own = kwargs.get("size", sizes)
+        shape = own[0] if len(own) == 1 and isinstance(own[0], (tuple, list)) else own
         if math.prod(shape) > MAX_ARANGE:
             raise ConstraintError(f"torch.{name} of more than {MAX_ARANGE} numbers")
         return getattr(_torch(), name)(*sizes, **kwargs)

@@ -129,8 +129,18 @@ def _assign(run: Reference, name: str, one: tuple[Results, Capture], two: tuple[
             ids[row, : len(own)] = own
     support = mass > 0
     if distinct:  # more than have weight: the others are any
-        support |= support.sum(dim=1, keepdim=True) < max(draw.row.times for draw in drawn)
+        weighty = torch.tensor([_weighty(head) for head in heads], device=device)
+        support |= (weighty < max(draw.row.times for draw in drawn))[:, None]
     return Target(mass, support, times, distinct, ids)
+
+
+def _weighty(head: Draw | int) -> int:
+    """Count the places of a row that a draw tells from those without weight: torch divides by noise, and may get 0."""
+    if not isinstance(head, Draw):
+        return 1
+    weights = head.row.weights
+    least = torch.finfo(weights.dtype).tiny if weights.is_floating_point() else 1
+    return int((weights >= least).sum())
 
 
 def _sources(

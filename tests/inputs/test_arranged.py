@@ -95,6 +95,7 @@ def test_words_of_torch_are_computed(text):
     assert parse(text).holds({"w": torch.full((3, 8), 0.125), "n": 3})
 
 
-def test_constants_of_torch_stay_small():
+@pytest.mark.parametrize("sizes", ["n, n", "(n, n)", "size=(n, n)"])
+def test_constants_of_torch_stay_small(sizes):
     with pytest.raises(ConstraintError, match=r"torch\.zeros of more than 16777216 numbers"):
-        parse("torch.zeros(n, n).sum() == 0").holds({"n": 1 << 20})
+        parse(f"torch.zeros({sizes}).sum() == 0").holds({"n": 1 << 20})

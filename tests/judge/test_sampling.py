@@ -394,3 +394,12 @@ def test_ids_without_a_sign_are_judged_as_others_are(dtype: torch.dtype) -> None
         assert not compare(torch.full((ROWS,), ROWS, dtype=dtype), truth, inputs=inputs).ok
         listed = {**inputs, "ids": torch.arange(ROWS + 1).to(dtype)}
         assert compare(torch.full((ROWS,), ROWS, dtype=dtype), truth, inputs=listed).ok is (reference is by_rank)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 1e-45), (torch.float16, 6e-8)])
+def test_weights_that_torch_itself_loses_are_no_support(dtype: torch.dtype, least: float) -> None:
+    probs = torch.zeros(ROWS, IDS, dtype=dtype)
+    probs[:, :2], probs[:, 2] = 0.5, least
+    truth = without_replacement(lambda probs: torch.multinomial(probs, 3), probs=probs)
+    assert compare(torch.tensor([0, 1, 7]).expand(ROWS, 3), truth).ok
+    assert not compare(torch.tensor([0, 1, 1]).expand(ROWS, 3), truth).ok
