@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .wide import Step
 
 
+_OLD_NAMES: Final = {
+    "DoubleTensor": torch.float64, "FloatTensor": torch.float32, "HalfTensor": torch.float16,
+    "BFloat16Tensor": torch.bfloat16,
+}  # fmt: skip
 true_dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
 
@@ -65,7 +69,9 @@ class Lifted(torch.Tensor):
 
     def type(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Cast, or say of which type the tensor is."""
-        return self.to(dtype) if isinstance(dtype, torch.dtype) else super().type(dtype, *args, **kwargs)
+        name = str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
+        asked = dtype if isinstance(dtype, torch.dtype) else _OLD_NAMES.get(name)
+        return super().type(dtype, *args, **kwargs) if asked is None else self.to(asked)
 
     def type_as(self, other: torch.Tensor) -> torch.Tensor:
         """Cast to the declared dtype of another tensor."""

@@ -192,6 +192,8 @@ def test_what_is_lifted_to_float32_for_want_of_memory_has_the_same_bounds(
 
 
 E4M3 = torch.float8_e4m3fn
+OLD = {torch.bfloat16: "BFloat16Tensor", torch.float16: "HalfTensor", torch.float32: "FloatTensor",
+       torch.float64: "DoubleTensor"}  # fmt: skip
 CASTS: dict[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
     "to": lambda x, dtype: x.to(dtype),
     "to a dtype": lambda x, dtype: x.to(dtype=dtype),
@@ -200,6 +202,8 @@ CASTS: dict[str, Callable[[torch.Tensor, torch.dtype], torch.Tensor]] = {
     "a copy": lambda x, dtype: x.to(dtype, copy=True),
     "a copy by place": lambda x, dtype: x.to(dtype, False, True),  # noqa: FBT003
     "type": lambda x, dtype: x.type(dtype),
+    "an old type": lambda x, dtype: x.type(getattr(torch, OLD[dtype])),
+    "an old name": lambda x, dtype: x.type(f"torch.{OLD[dtype]}"),
     "type_as": lambda x, dtype: x.type_as(torch.ones((), dtype=dtype)),
     "by name": lambda x, dtype: {4: x.float, 8: x.double}.get(dtype.itemsize, getattr(x, name_of(dtype), x.half))(),
     "written": lambda x, dtype: torch.zeros(x.shape, dtype=dtype).copy_(x),
