@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -180,15 +181,48 @@ def test_another_error_of_compare_is_not_blamed_on_the_solution():
     assert raised.value.verdict.summary.startswith(f"test_overrides.py:{line_of(compare, 'here')}: AttributeError: ")
 
 
-def test_a_verdict_that_an_override_passes_on_stays():
-    failed = Failed(Verdict("INCORRECT_SHAPE", "no"))
+def test_what_torch_asserts_for_itself_is_not_blamed_on_the_solution():
+    def compare(_call, asserts):
+        asserts()  # here
 
-    def compare(*_):
-        raise failed
+    for module in ("torch.cuda", "numpy.linalg._linalg", "triton.runtime.jit"):
+        text = "def asserts(): raise AssertionError('not compiled with CUDA enabled')"
+        exec(compile(text, "a file", "exec"), names := {"__name__": module})
+        with pytest.raises(Failed) as raised:
+            OverriddenCompare(compare, Facts(), HERE)(Call(), names["asserts"])
+        said = f"test_overrides.py:{line_of(compare, 'here')}: AssertionError: not compiled with CUDA enabled"
+        assert (raised.value.verdict.status, raised.value.verdict.summary) == ("INVALID_REFERENCE", said)
 
+
+def close(*_):
+    torch.testing.assert_close(torch.zeros(2), torch.ones(2))
+
+
+def numpy_close(*_):
+    np.testing.assert_allclose([0.0], [1.0])
+
+
+def all_true(*_):
+    torch._assert(torch.zeros(1).bool(), "no")
+
+
+@pytest.mark.parametrize("compare", [close, numpy_close, all_true])
+def test_functions_that_are_there_to_assert_do_so_of_values(compare):
     with pytest.raises(Failed) as raised:
         OverriddenCompare(compare, Facts(), HERE)(Call(), None)
-    assert raised.value is failed
+    assert raised.value.verdict.status == "INCORRECT_NUMERICAL"
+
+
+@pytest.mark.parametrize(
+    "outcome", [Failed(Verdict("INCORRECT_SHAPE", "no")), pytest.xfail.Exception("known"), pytest.skip.Exception("no")]
+)
+def test_a_verdict_or_an_outcome_that_an_override_passes_on_stays(outcome):
+    def compare(*_):
+        raise outcome
+
+    with pytest.raises(type(outcome)) as raised:
+        OverriddenCompare(compare, Facts(), HERE)(Call(), None)
+    assert raised.value is outcome
 
 
 def test_what_an_override_accepts_has_passed():
