@@ -75,7 +75,7 @@ class Contents:
         What an override made stays as it is, unless it made all: then it is asked for more.
         """
         own = self._own(case)
-        if own and own >= case.values.keys():
+        if own and own >= {each for each, value in case.values.items() if value is not None}:
             recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
             return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
         if kind == ONE and (index := self._one_id(case, name)):

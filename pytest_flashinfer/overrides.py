@@ -61,7 +61,8 @@ class OverriddenInputs:
             what = f"no `{lacking[0]}`" if lacking else f"`{min(values.keys() - declared)}`, which is no input"
             raise InputsError(f"{at}: `inputs` gives {what}")
         try:
-            found = {name: as_declared(name, value, declared[name]) for name, value in values.items()}
+            # In the order of the definition, and nothing left out: arguments are given by position.
+            found = {name: as_declared(name, values.get(name), spec) for name, spec in declared.items()}
             if not self.definition.init and not self.definition.custom_inputs:  # whose results decide sizes
                 _check_shapes(self.definition, axes, found)
         except InputsError as error:

@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, permutations
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,12 @@ def line_of(function, word):
 
 def test_what_an_override_of_inputs_gives_is_passed_on():
     assert given(lambda *_: GOOD) == GOOD
-    assert given(lambda *_: {name: GOOD[name] for name in ("x", "s")}).keys() == {"x", "s"}
+
+
+@pytest.mark.parametrize("names", [*permutations(GOOD), *permutations(("x", "s"))])
+def test_values_are_found_by_name_whatever_their_order_and_with_what_is_left_out(names):
+    found = given(lambda *_: {name: GOOD[name] for name in names})
+    assert list(found.items()) == list(GOOD.items())
 
 
 def test_an_error_of_an_override_of_inputs_names_its_line():

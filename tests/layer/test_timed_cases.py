@@ -67,6 +67,17 @@ def test_inputs_of_an_override_are_made_and_told_apart_once_for_an_item():
     assert made == ["override", "default"]
 
 
+def test_an_override_that_leaves_out_what_is_optional_makes_all_the_rest_and_is_asked_again():
+    usual, seeds = DefaultInputs(ROWS, "cpu", None), set()
+
+    def override(axes, recipe, workload=None):
+        seeds.add(recipe.seed)
+        return {"x": torch.full((axes["n"], 8), 0.5), "z": None, "scale": 3.0}
+
+    Cases(Contents(ROWS, override, usual, 7), FULL).repeated(WORKLOAD)
+    assert len(seeds) == len(FULL) + 1
+
+
 def test_one_input_alone_changes_in_some_cases_and_each_does():
     product = replace(ROWS, inputs={**ROWS.inputs, "w": TensorSpec(("n", "h"), "float32")})
     line = replace(WORKLOAD, inputs={**WORKLOAD.inputs, "w": InputSpec("random")})
