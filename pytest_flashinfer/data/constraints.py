@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.data.evaluate import is_true, run
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.vocabulary import FUNCTIONS, MODULES, ConstraintError, UnsupportedError, check_tree
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 MAX_TEXT = 2000
+_IN_WORDS = "a sentence in words cannot be checked"
 _KEYWORDS = {"and", "or", "not", "in", "is", "if", "else", "for", "None", "True", "False", "lambda"}
 _OPERATORS = re.compile(r"[-=<>+*/%&|^~\[\](){}]")
 _FOREIGN = {  # operators of other languages and of mathematics
@@ -53,12 +54,17 @@ class Expression:
         Raises ConstraintError, with a reason in one line, where that is impossible.
         """
         if self.tree is None:
-            raise ConstraintError("a sentence in words cannot be checked")
+            raise ConstraintError(_IN_WORDS)
         return run(self.tree, env)
 
-    def holds(self, env: Mapping[str, Any]) -> bool:
-        """Whether the constraint is true. Raises ConstraintError."""
-        return _truth(self.evaluate(env))
+    def holds(self, env: Mapping[str, Any], tolerance: float = 0.0) -> bool:
+        """Whether the constraint is true, or with floats equal that are within `tolerance`. Raises ConstraintError."""
+        if self.tree is None:
+            raise ConstraintError(_IN_WORDS)
+        try:
+            return is_true(self.tree, env, tolerance)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ConstraintError(f"has no truth value: {str(error).splitlines()[0]}") from error
 
     def explain(self, env: Mapping[str, Any]) -> str:
         """Say in one line how the constraint fails: its text, and the values that it has."""
@@ -78,13 +84,6 @@ def told_values(tree: ast.expr, env: Mapping[str, Any]) -> str:
             except ConstraintError as error:
                 return str(error)
     return ", ".join(f"{text} = {value}" for text, value in told.items())
-
-
-def _truth(value: Any) -> bool:
-    try:
-        return bool(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ConstraintError(f"has no truth value: {str(error).splitlines()[0]}") from error
 
 
 def _short(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ _GROWTH: dict[type[ast.operator], Callable[[int, int], int]] = {  # bits of the 
     ast.Mult: lambda a, b: a.bit_length() + b.bit_length(),
 }
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+    ast.Not: operator.not_, ast.USub: operator.neg, ast.UAdd: operator.pos,
+    ast.Invert: lambda value: not value if isinstance(value, bool) else ~value,  # as tensors of bools have it
 }  # fmt: skip
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
@@ -43,10 +45,11 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class _Walk:
-    """One evaluation: the names it knows and the work it may still do."""
+    """One evaluation: the names it knows, how far apart equal floats may be, and the work it may still do."""
 
-    def __init__(self, env: Mapping[str, Any]) -> None:
+    def __init__(self, env: Mapping[str, Any], tolerance: float) -> None:
         self.env = dict(env)
+        self.tolerance = tolerance
         self.steps = 0
 
     def value(self, node: ast.AST) -> Any:
@@ -65,6 +68,8 @@ def _constant(walk: _Walk, node: Any) -> Any:
 
 def _name(walk: _Walk, node: Any) -> Any:
     value = _known(walk, node)
+    if isinstance(value, str):
+        return value.removeprefix("torch.")  # as the names of dtypes in the constraint
     return value if type(value) is int else _as_numbers(value)
 
 
@@ -130,11 +135,21 @@ def _compare(walk: _Walk, node: Any) -> Any:
     result: Any = True
     for kind, right_node in zip(node.ops, node.comparators, strict=True):
         right = walk.value(right_node)
-        result = _COMPARE[type(kind)](_wide_enough(left, right), _wide_enough(right, left))
+        near = _snapped(left, right, walk.tolerance) if walk.tolerance else left
+        result = _COMPARE[type(kind)](_wide_enough(near, right), _wide_enough(right, near))
         if len(node.ops) > 1 and not result:
             return False
         left = right
     return result
+
+
+def _snapped(value: Any, other: Any, tolerance: float) -> Any:
+    """Return what a number is compared with, or is looked for in, in its place where the two are that near."""
+    for each in other if isinstance(other, (tuple, list, set)) else (other,):
+        both = isinstance(value, (int, float)) and isinstance(each, (int, float))
+        if both and isinstance(value + each, float) and math.isclose(value, each, rel_tol=tolerance):
+            return each
+    return value
 
 
 def _wide_enough(value: Any, other: Any) -> Any:
@@ -203,10 +218,21 @@ _HANDLERS: dict[type[ast.AST], Callable[[_Walk, Any], Any]] = {
 }  # fmt: skip
 
 
-def run(tree: ast.expr, env: Mapping[str, Any]) -> Any:
-    """Compute a checked tree. Raises ConstraintError, whatever goes wrong inside it."""
+def is_true(tree: ast.expr, env: Mapping[str, Any], tolerance: float = 0.0) -> bool:
+    """Whether a checked tree is true, as it is or with floats equal that are within a relative `tolerance`.
+
+    Raises ConstraintError as `run` does, and what `bool` raises of a result that has no truth value.
+    """
+    return bool(run(tree, env)) or (tolerance > 0 and bool(run(tree, env, tolerance)))
+
+
+def run(tree: ast.expr, env: Mapping[str, Any], tolerance: float = 0.0) -> Any:
+    """Compute a checked tree; floats within a relative `tolerance` of each other are equal, and neither is less.
+
+    Raises ConstraintError, whatever goes wrong inside it.
+    """
     try:
-        return _Walk(env).value(tree)
+        return _Walk(env, tolerance).value(tree)
     except ConstraintError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _BITS: Final = {"int4": 4, "int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _INTEGERS: Final = {
@@ -17,6 +20,16 @@ _TOO_LARGE: Final = {
     "float16": 65520.0,
     "float8_e5m2": 61440.0,
     "float8_e4m3fn": 464.0,
+}
+# Twice what rounding to a type may change, in proportion; what is not known, as in dumps, is as Python has it.
+_ROUNDING: Final = {
+    "unknown": 2.0**-52,
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "bfloat16": 2.0**-7,
+    "float16": 2.0**-10,
+    "float8_e5m2": 2.0**-2,
+    "float8_e4m3fn": 2.0**-3,
 }
 _ANYTHING: Final = ("unknown", "dtype", "device")
 
@@ -35,6 +48,14 @@ def problem(value: Any, dtype: str, *, optional: bool) -> str | None:
     if dtype == "bool" and value not in (0, 1):
         return f"bool, not {_shown(value)}: write true or false"
     return _of_integer(value, dtype) if dtype in _INTEGERS else _of_float(value, dtype)
+
+
+def rounding(dtypes: Iterable[str]) -> float:
+    """Return how far apart, in proportion, numbers are one with scalars of these types in them; 0 without floats.
+
+    0.1 as float32 has it is above 0.1, and `s <= 0.1` is to allow it.
+    """
+    return max((_ROUNDING.get(dtype, 0.0) for dtype in dtypes), default=0.0)
 
 
 def range_of(dtype: str) -> tuple[int, int] | None:

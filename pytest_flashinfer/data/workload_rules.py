@@ -86,8 +86,8 @@ def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Fin
             constraint = parse(text, tensors=definition.tensor_names)
             if constraint.kind == "prose" or not constraint.names <= known.keys():
                 continue
-            if not constraint.holds(known):
-                named = sorted(constraint.names - sizes.keys())
+            named = sorted(constraint.names - sizes.keys())
+            if not constraint.holds(known, scalars.rounding(definition.inputs[name].dtype for name in named)):
                 where = (*_INPUTS, named[0], "value") if named else _AXES
                 yield where, f"constraint {constraint.explain(known)}", "fault"
         except ConstraintError:
@@ -95,8 +95,8 @@ def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Fin
 
 
 def _scalars(definition: Definition, workload: Workload) -> dict[str, Any]:
-    """Return the values that a workload states of inputs that are numbers."""
-    plain = {name for name, tensor in definition.inputs.items() if not tensor.shape}
+    """Return the values that a workload states of Python scalars; 0-d tensors compute in their dtype, in a run."""
+    plain = {name for name, tensor in definition.inputs.items() if tensor.shape is None}
     return {name: spec.value for name, spec in workload.inputs.items() if spec.kind == "scalar" and name in plain}
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pytest_flashinfer.data.constraints import ConstraintError, parse
-from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.data.evaluate import is_true
+from pytest_flashinfer.data.scalars import rounding
 from pytest_flashinfer.inputs.following import add_following
 from pytest_flashinfer.inputs.hints import Facts, learn
 from pytest_flashinfer.inputs.trees import comparisons, constant, names_of
@@ -28,12 +29,15 @@ class Rule:
 
     def holds(self, env: Mapping[str, Any]) -> bool:
         """Compute it for axes and scalars (and tensors, where it reads them). Raises ConstraintError."""
-        return bool(run(self.tree, env))
+        return is_true(self.tree, env)
 
-    def fails(self, env: Mapping[str, Any]) -> bool:
-        """Whether it is false. One that cannot be computed, for an input that is left out, is not."""
+    def fails(self, env: Mapping[str, Any], tolerance: float = 0.0) -> bool:
+        """Whether it is false, also with floats equal that are within a relative `tolerance`.
+
+        One that cannot be computed, for an input that is left out, is not.
+        """
         try:
-            return not self.holds(env)
+            return not is_true(self.tree, env, tolerance)
         except ConstraintError:
             return False
 
@@ -133,6 +137,11 @@ def _bounds_scalars(rule: Rule, floats: Collection[str]) -> bool:
         sides = [left for left, _, _ in comparisons(rule.tree)]
         return rule.names <= set(floats) or any(isinstance(side, ast.Name) and side.id in floats for side in sides)
     return False
+
+
+def failing(rules: Iterable[Rule], env: Mapping[str, Any], floats: Mapping[str, str]) -> list[Rule]:
+    """Return the rules that do not hold, nor would with these scalars rounded: `floats` gives the dtype of each."""
+    return [rule for rule in rules if rule.fails(env, rounding(floats[name] for name in rule.names & floats.keys()))]
 
 
 def read(constraints: tuple[str, ...], shapes: Shapes, floats: Collection[str] = ()) -> Reading:

@@ -15,6 +15,7 @@ from pytest_flashinfer.inputs.axes import shape_of, solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import as_numbers, is_float, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict, BadData, UnknownDtype, Unsatisfiable
+from pytest_flashinfer.inputs.facts import failing
 from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.load import load_tensor
@@ -227,13 +228,14 @@ def _check(making: _Making) -> None:
     reading, env = making.contract.reading, _env(making)
     drawn = {name for name, dims in making.contract.dims.items() if not dims and name not in making.fixed}
     rules = (*reading.data, *reading.scalar, *(rule for rule in reading.axis if rule.names & drawn))
-    broken = [rule for rule in rules if rule.fails(env)]
+    specs = making.definition.inputs.items()
+    floats = {name: spec.dtype for name, spec in specs if isinstance(making.fixed.get(name), float)}
+    broken = failing(rules, env, floats)
     last = making.plan.last_page
     if broken and last and last not in making.fixed and any(last in rule.names for rule in broken):
         lengths = making.made[last]
         lengths.copy_(as_numbers(lengths).clamp(min=1))  # this contract gives empty sequences a length of 1
-        env = _env(making)
-        broken = [rule for rule in rules if rule.fails(env)]
+        broken = failing(rules, _env(making), floats)
     for rule in broken:
         stored = rule.names & making.fixed.keys()
         if stored:

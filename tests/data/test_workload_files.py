@@ -302,7 +302,7 @@ SCALED = samples.changed(
     inputs={
         **samples.BASE["inputs"],
         "cap": {"shape": None, "dtype": "float32"},
-        "most": {"shape": [], "dtype": "int32"},
+        "most": {"shape": None, "dtype": "int32"},
         "may": {"shape": None, "dtype": "float32", "optional": True},
     },
     constraints=[
@@ -340,6 +340,55 @@ def test_a_listed_number_keeps_to_the_constraints(tmp_path, lines, values, said)
     told = found(loaded, definition)
     assert len(told) == (said is not None)
     assert all(said in text for text in told), told
+
+
+ROUNDED = 0.10000000149011612  # 0.1 as float32 has it
+LISTED = [
+    ("s <= 0.1", "float32", ROUNDED, True),
+    ("s * 3 <= 0.3", "float32", ROUNDED, True),
+    ("s * 3 <= 0.3", "float32", 0.1, True),
+    ("not s > 0.1", "float32", ROUNDED, True),
+    ("0 < s <= 0.1", "bfloat16", 0.10009765625, True),
+    ("s in (0.1, 0.5)", "float32", ROUNDED, True),
+    ("s == 1 / math.sqrt(128)", "float32", 128**-0.5, True),
+    ("s == 1 / math.sqrt(128)", "unknown", 128**-0.5, True),
+    ("~s", "bool", False, True),
+    ("(~s) == True", "bool", False, True),
+    ("s in (torch.float16, torch.bfloat16)", "dtype", "torch.float16", True),
+    ("s <= 0.1", "float32", 0.1000001, False),
+    ("s <= 0.1", "float32", 0.10009765625, False),
+    ("s > 0", "float32", 0.0, False),
+    ("s < 1", "float32", 1.0, False),
+    ("s != 0.5", "float32", 0.5, False),
+    ("s == 16777216", "int32", 16777217, False),
+    ("~s", "bool", True, False),
+    ("s == torch.float16", "dtype", "torch.bfloat16", False),
+]
+
+
+@pytest.fixture
+def told_of(tmp_path, lines):
+    def check(constraint, spec, value):
+        inputs = {**samples.BASE["inputs"], "s": spec}
+        reference = "def run(x, w, s):\n    return x * w + 1\n"
+        record = samples.changed(samples.BASE, inputs=inputs, constraints=[constraint], reference=reference)
+        definition = load_definition(samples.write(tmp_path / "scaled.json", record)).value
+        listed = {**samples.LINE["workload"]["inputs"], "s": {"type": "scalar", "value": value}}
+        (loaded,) = lines(samples.workload_line(inputs=listed))
+        return found(loaded, definition)
+
+    return check
+
+
+@pytest.mark.parametrize(("constraint", "dtype", "value", "holds"), LISTED)
+def test_a_listed_number_is_as_its_dtype_has_it(told_of, constraint, dtype, value, holds):
+    told = told_of(constraint, {"shape": None, "dtype": dtype}, value)
+    assert [f"constraint {constraint!r} does not hold" in text for text in told] == [True] * (not holds)
+
+
+@pytest.mark.parametrize(("constraint", "dtype", "value"), [("s <= 0.1", "float32", 0.2), ("s - 5 > 0", "uint8", 3)])
+def test_a_tensor_of_one_number_is_judged_in_a_run(told_of, constraint, dtype, value):
+    assert told_of(constraint, {"shape": [], "dtype": dtype}, value) == []
 
 
 def test_sizes_that_follow_are_checked_too(tmp_path):

@@ -119,6 +119,21 @@ def test_but_not_against_a_constraint(value):
             make_inputs(capped, line.axes, Recipe(0), workload=line)
 
 
+@pytest.mark.parametrize(
+    ("constraint", "dtype", "value"),
+    [
+        ("cap <= 0.1", "float32", 0.10000000149011612),
+        ("cap == 1 / math.sqrt(128)", "float32", 128**-0.5),
+        ("0 < cap <= 0.1", "bfloat16", 0.10009765625),
+        ("cap in (torch.float16, torch.bfloat16)", "dtype", "torch.float16"),
+    ],
+)
+def test_nor_is_it_refused_for_the_rounding_of_its_dtype(constraint, dtype, value):
+    line = Workload("w", {"n": 1, "m": 1}, {"x": InputSpec("random"), "z": InputSpec("random"),
+                                            "cap": InputSpec("scalar", value)})  # fmt: skip
+    assert make_inputs(scaled(constraint, cap=dtype), line.axes, Recipe(0), workload=line)["cap"] == value
+
+
 def test_listed_floats_are_tried():
     listed = [{"n": 2, "m": 1, "smoothing": 0.125}, {"n": 4, "m": 1, "smoothing": 0.0625}]
     assert {0.125, 0.0625} <= values(SMOOTHED, "smoothing", listed)
