@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -81,16 +82,31 @@ def _scalars(workload: Workload | None, recipe: Recipe) -> dict[str, Any]:
 def as_declared(name: str, value: Any, spec: TensorSpec) -> Any:
     """Return a value in the declared form: a number for a scalar, a 0-d tensor for shape []. Raises InputsError."""
     if spec.shape is None:
-        return value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+        return _plain(name, value)
     if value is None and spec.optional:
         return None
     known = spec.dtype not in NOT_TENSORS
-    if not isinstance(value, torch.Tensor) and not spec.shape and isinstance(value, (bool, int, float)):
-        return torch.tensor(value, dtype=torch_dtype(spec.dtype) if known else None)
     if not isinstance(value, torch.Tensor):
-        raise InputsError(f"input {name} is made as {value!r}, not as a tensor of shape [{', '.join(spec.shape)}]")
+        number = None if spec.shape else _single(value)
+        if isinstance(number, (bool, int, float)):
+            return torch.tensor(number, dtype=torch_dtype(spec.dtype) if known else None)
+        made = type(value).__name__
+        raise InputsError(f"input {name} is made as {made}, not as a tensor of shape [{', '.join(spec.shape)}]")
     if known and value.dtype is not torch_dtype(spec.dtype):
         raise InputsError(f"input {name} is made with dtype {value.dtype}, declared is {spec.dtype}")
     if value.dim() != len(spec.shape):
         raise InputsError(f"input {name} is made with shape {list(value.shape)}, declared is [{', '.join(spec.shape)}]")
     return value
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a scalar as workers can be sent it. Raises InputsError."""
+    found = _single(value)
+    if found is None or isinstance(found, (bool, int, float, str)):
+        return found
+    raise InputsError(f"input {name} is made as {type(value).__name__}, not as a number: give a Python scalar")
+
+
+def _single(value: Any) -> Any:
+    """Return what a tensor, an array or a scalar of NumPy holds, where that is one element."""
+    return value.item() if hasattr(value, "item") and math.prod(getattr(value, "shape", ())) == 1 else value

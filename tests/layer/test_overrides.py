@@ -109,7 +109,7 @@ def test_an_override_that_cannot_be_called_is_told_where_it_begins():
         ({**GOOD, "x": GOOD["x"].half()}, "input x is made with dtype torch.float16, declared is float32"),
         ({**GOOD, "x": GOOD["x"][0]}, "input x is made with shape [4], declared is [n, h]"),
         ({**GOOD, "x": GOOD["x"][:, :3]}, "input x is made with shape [2, 3], the axes make it [2, 4]"),
-        ({**GOOD, "x": 3}, "input x is made as 3, not as a tensor of shape [n, h]"),
+        ({**GOOD, "x": 3}, "input x is made as int, not as a tensor of shape [n, h]"),
     ],
 )
 def test_what_are_no_inputs_is_told(values, reason):

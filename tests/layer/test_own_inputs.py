@@ -3,6 +3,7 @@
 import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,7 +12,7 @@ from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.origin import ModuleAbsent
-from pytest_flashinfer.own_inputs import OwnInputs
+from pytest_flashinfer.own_inputs import OwnInputs, as_declared
 
 from .contracts import ROWS
 
@@ -63,14 +64,34 @@ def test_each_value_comes_in_the_declared_form():
     [
         (torch.ones(2, dtype=torch.float64), "made with dtype torch.float64, declared is float32"),
         (torch.ones(2, 1), r"made with shape \[2, 1\], declared is \[n\]"),
-        ([1.0], r"made as \[1.0\], not as a tensor of shape \[n\]"),
-        (None, "made as None"),
+        ([1.0], r"made as list, not as a tensor of shape \[n\]"),
+        (np.ones(2), r"made as ndarray, not as a tensor of shape \[n\]$"),
+        (None, "made as NoneType"),
     ],
 )
 def test_another_form_is_refused(value, said):
     inputs, _ = own({"x": value})
     with pytest.raises(InputsError, match=said):
         inputs({"n": 2}, RECIPE, None)
+
+
+@pytest.mark.parametrize("made", [np.float16, np.float32, np.float64, np.int8, np.uint64, np.bool_, np.array, torch.tensor])
+def test_numbers_of_other_libraries_become_those_of_python(made):
+    found = as_declared("scale", made(1), INPUTS["scale"])
+    assert (type(found) in {bool, int, float}, found) == (True, 1)
+    assert as_declared("peak", made(1.0), INPUTS["peak"]).equal(torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("value", [np.ones(2), torch.ones(2), [1.0], 1j, np.complex64(1), torch.float16, {}])
+def test_a_scalar_that_is_none_is_refused_in_one_line(value):
+    name = type(value).__name__
+    with pytest.raises(InputsError, match=f"^input scale is made as {name}, not as a number: give a Python scalar$"):
+        as_declared("scale", value, INPUTS["scale"])
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 0.5, "tanh"])
+def test_a_plain_scalar_stays_what_it_is(value):
+    assert as_declared("scale", value, INPUTS["scale"]) is value
 
 
 def test_of_a_workload_only_what_it_leaves_open_is_made():
