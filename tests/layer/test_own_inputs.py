@@ -75,7 +75,9 @@ def test_another_form_is_refused(value, said):
         inputs({"n": 2}, RECIPE, None)
 
 
-@pytest.mark.parametrize("made", [np.float16, np.float32, np.float64, np.int8, np.uint64, np.bool_, np.array, torch.tensor])
+@pytest.mark.parametrize(
+    "made", [np.float16, np.float32, np.float64, np.int8, np.uint64, np.bool_, np.array, torch.tensor]
+)
 def test_numbers_of_other_libraries_become_those_of_python(made):
     found = as_declared("scale", made(1), INPUTS["scale"])
     assert (type(found) in {bool, int, float}, found) == (True, 1)
