@@ -6,10 +6,9 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.faults import Fault
-from pytest_flashinfer.data.source import BrokenSource, Function, binds_once, functions, parse_python, signature
+from pytest_flashinfer.data.source import BrokenSource, functions, is_as_written, parse_python, signature
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator, Sequence
 
     from pytest_flashinfer.data.faults import Loaded
@@ -24,7 +23,7 @@ _LOADS = ("cpp_extension", "load_inline", "load_library", "__global__", "ctypes"
 def check_entry(loaded: Loaded[Solution], definition: Definition) -> Iterator[Fault]:
     """Yield what building a solution would stumble over: parameters by number, and a language that its sources are not.
 
-    An entry that is decorated, or bound more than once, may be another function than its text: it is let pass.
+    An entry that may be another function than its text, decorated or bound once more, is let pass.
     """
     solution = loaded.value
     entry = None if solution is None else _entry(solution)
@@ -35,7 +34,7 @@ def check_entry(loaded: Loaded[Solution], definition: Definition) -> Iterator[Fa
         yield loaded.fault(("spec", "language"), message, "warning")
     tree = parse_python(entry.content)
     function = None if isinstance(tree, BrokenSource) else functions(tree).get(solution.entry_function)
-    if function is None or isinstance(tree, BrokenSource) or not _is_as_written(tree, function):
+    if function is None or isinstance(tree, BrokenSource) or not is_as_written(tree, function):
         return
     problem = _problem(solution, signature(function), definition)
     if problem and solution.module:
@@ -54,10 +53,6 @@ def _entry(solution: Solution) -> SourceFile | None:
 
 def _may_compile(source: SourceFile) -> bool:
     return not source.path.endswith(".py") or any(word in source.content for word in _LOADS)
-
-
-def _is_as_written(tree: ast.Module, function: Function) -> bool:
-    return not function.decorator_list and binds_once(tree, function.name)
 
 
 def _problem(solution: Solution, taken: Signature, definition: Definition) -> str | None:

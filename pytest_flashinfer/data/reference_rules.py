@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.nearest import nearest
-from pytest_flashinfer.data.source import BrokenSource, Signature, bound_names, functions, parse_python, signature
+from pytest_flashinfer.data.source import (
+    BrokenSource,
+    Signature,
+    bound_names,
+    functions,
+    is_as_written,
+    parse_python,
+    signature,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,11 +55,9 @@ def reference_has_its_entry(definition: Definition) -> Iterator[Finding]:
 
 def reference_takes_the_inputs(definition: Definition) -> Iterator[Finding]:
     """Demand parameters that fit the inputs by number and, as far as the names agree at all, by order."""
-    tree = parse_python(definition.reference) if definition.reference is not None else None
-    function = None if tree is None or isinstance(tree, BrokenSource) else functions(tree).get(definition.entry)
-    if function is None:
+    taken, inputs = _taken(definition), list(definition.inputs)
+    if taken is None:
         return
-    taken, inputs = signature(function), list(definition.inputs)
     expected = [*inputs, *definition.outputs] if definition.reference_style == "destination" else inputs
     if set(taken.positional) | set(taken.keyword_only) <= set(inputs) or taken.kwargs:
         unknown = [name for name in (*taken.positional[: taken.required], *taken.keyword_only) if name not in inputs]
@@ -70,11 +76,10 @@ def parameters_are_named_alike(definition: Definition) -> Iterator[Finding]:
 
     A call is by position, so that other names work; a dump is called by name.
     """
-    tree = parse_python(definition.reference) if definition.reference is not None else None
-    function = None if tree is None or isinstance(tree, BrokenSource) else functions(tree).get(definition.entry)
-    if function is None or definition.form == DUMP:
+    parameters = _taken(definition)
+    if parameters is None or definition.form == DUMP:
         return
-    given, entry, taken = [*definition.inputs, *definition.outputs], definition.entry, signature(function).positional
+    given, entry, taken = [*definition.inputs, *definition.outputs], definition.entry, parameters.positional
     if set(taken) <= definition.inputs.keys():
         return  # that order is told of by itself
     for name, other in zip(taken, definition.inputs, strict=False):
@@ -84,6 +89,15 @@ def parameters_are_named_alike(definition: Definition) -> Iterator[Finding]:
             return
         if name not in given and nearest(name, [other], ALIKE) is not None:
             yield ("reference",), f"{entry} takes {name!r}, the input is called {other!r}: is that meant?", "warning"
+
+
+def _taken(definition: Definition) -> Signature | None:
+    """Return the parameters of the entry, where the text of its function is sure to tell them."""
+    tree = parse_python(definition.reference) if definition.reference is not None else None
+    if tree is None or isinstance(tree, BrokenSource):
+        return None
+    function = functions(tree).get(definition.entry)
+    return signature(function) if function is not None and is_as_written(tree, function) else None
 
 
 def _by_name(taken: Signature, inputs: list[str], entry: str) -> str | None:

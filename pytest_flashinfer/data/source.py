@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 MAX_SOURCE = 1 << 20  # characters; the parser's memory is some hundred times the text
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_KEEP_PARAMETERS = ("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.compile")  # as decorators
+_BINDERS = ("globals", "locals", "vars", "setattr", "exec")
+_INSIDES = ("__code__", "__dict__", "__setattr__")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -92,6 +95,26 @@ def binds_once(tree: ast.Module, name: str) -> bool:
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             times += node.id == name
     return times == 1
+
+
+def is_as_written(tree: ast.Module, function: Function) -> bool:
+    """Whether a function of the top level is sure to be what its name stands for when the module is loaded.
+
+    It is not where a decorator may wrap it, where the name is bound again, or where code may do so that binds by text.
+    """
+    if not binds_once(tree, function.name) or any(
+        ast.unparse(mark).partition("(")[0] not in _KEEP_PARAMETERS for mark in function.decorator_list
+    ):
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global) and function.name in node.names:
+            return False
+        if isinstance(node, ast.Name) and node.id in _BINDERS:
+            return False
+        bound = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and node.attr == function.name
+        if bound or (isinstance(node, ast.Attribute) and node.attr in _INSIDES):
+            return False
+    return True
 
 
 def _walk_scope(scope: ast.AST) -> Iterator[ast.AST]:

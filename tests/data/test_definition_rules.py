@@ -71,6 +71,11 @@ RULES = {
         "run takes x, w, eps; it is given x, w",
     ),
     "too few parameters": ({"reference": "def run(x):\n    return x\n"}, "reference", "run takes x; it lacks w"),
+    "too few, without gradients": (
+        {"reference": "import torch\n\n\n@torch.no_grad()\ndef run(x):\n    return x\n"},
+        "reference",
+        "run takes x; it lacks w",
+    ),
     "too few by keyword": ({"reference": "def run(*, x=None):\n    return x\n"}, "reference", "takes x; it lacks w"),
     "other order": ({"reference": "def run(w, x):\n    return x\n"}, "reference", "the order of the inputs is x, w"),
     "keyword only": ({"reference": "def run(x, w, *, eps):\n    return x\n"}, "reference", "by keyword"),
@@ -249,6 +254,10 @@ def test_two_keys_for_one_thing_are_warned_of(tmp_path, document, more, unread):
         "try:\n    from there import run\nexcept ImportError:\n    run = None\n",
         "def run(x, w, y):\n    y.copy_(x)\n",
         "def run(x, w):\n    return 1\n\n\ndef run(x, w):\n    return x\n",
+        "def split(f):\n    return lambda x, w: f((x, w))\n\n\n@split\ndef run(both):\n    return both[0]\n",
+        "def run(both):\n    return both[0]\n\n\n_run = run\nrun = lambda x, w: _run((x, w))\n",
+        "def run(both):\n    return both[0]\n\n\nglobals()['run'] = print\n",
+        "import torch\n\n\n@torch.no_grad()\ndef run(x, w):\n    return x\n",
     ],
 )
 def test_references_that_fit(tmp_path, reference):
