@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from pytest_flashinfer.data.raised import told
 from pytest_flashinfer.default_inputs import tensor_shapes
@@ -19,6 +20,7 @@ from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import MEASURED, Failed
 from pytest_flashinfer.own_inputs import as_declared
+from pytest_flashinfer.worker.cudart import CudaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,8 +140,10 @@ def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mappi
 
 
 def _is_told(error: Exception) -> bool:
-    """Whether others say what an error is: of the judge's own, and of a memory that does not suffice."""
-    return isinstance(error, _ITS_OWN) or "out of memory" in str(error).lower()
+    """Whether others say what an error is: of the judge's own, and of a card whose memory does not suffice."""
+    text = str(error).lower()
+    of_card = isinstance(error, (torch.OutOfMemoryError, CudaError)) or "cuda" in text  # as of a launch
+    return isinstance(error, _ITS_OWN) or ("out of memory" in text and of_card)
 
 
 def _is_of_library(error: AssertionError) -> bool:

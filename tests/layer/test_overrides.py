@@ -18,6 +18,7 @@ from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs
+from pytest_flashinfer.worker.cudart import CudaError
 from tests.inputs.contracts import ALL
 
 HERE = Path(__file__).parent
@@ -134,7 +135,16 @@ def test_code_of_the_definition_itself_decides_sizes():
     assert OverriddenInputs(lambda *_: values, own, HERE)({"n": 2, "h": 4}, Recipe(1)).keys() == GOOD.keys()
 
 
-@pytest.mark.parametrize("error", [Unsatisfiable("n > 3", "no"), ReferenceFailed("no"), RuntimeError("out of memory")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unsatisfiable("n > 3", "no"),
+        ReferenceFailed("no"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
+        CudaError(2, "out of memory"),
+    ],
+)
 def test_errors_that_others_tell_of_stay_what_they_are(error):
     def fails(*_):
         raise error
@@ -143,6 +153,21 @@ def test_errors_that_others_tell_of_stay_what_they_are(error):
         with pytest.raises(type(error)) as raised:
             call()
         assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [MemoryError("out of memory"), RuntimeError("the host is out of memory")])
+def test_nobody_else_tells_of_the_memory_of_the_host(error):
+    def fails(*_):
+        raise error  # here
+
+    said = f"test_overrides.py:{line_of(fails, 'here')}: {type(error).__name__}: {error}"
+    with pytest.raises(InputsError, match=f"^{said}$"):
+        given(fails)
+    judged, counted = OverriddenCompare(fails, Facts(), HERE), OverriddenFlops(fails, HERE)
+    for call in (lambda: judged(Call(), None), lambda: counted("a case")):
+        with pytest.raises(Failed) as raised:
+            call()
+        assert (raised.value.verdict.status, raised.value.verdict.summary) == ("INVALID_REFERENCE", said)
 
 
 @pytest.mark.parametrize("way", WAYS)
