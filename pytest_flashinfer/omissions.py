@@ -13,12 +13,14 @@ from pytest_flashinfer.options import workloads_beside
 from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Collection, Iterable, Iterator
 
     from pytest_flashinfer.catalogue import Catalogue
     from pytest_flashinfer.data.faults import Fault
 
 SHOWN = 5  # files that a warning names
+_SELECT_TOO = ("markexpr", "deselect", "lf")  # options of pytest
 
 
 def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
@@ -35,11 +37,17 @@ def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
         raise pytest.UsageError("\n".join(f"--fib-solutions: {reason}" for reason in refused))
 
 
-def of_run(session: pytest.Session, catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
-    """Yield what a run was given and does not run, now that its items are known; `failing` as below."""
+def of_run(
+    session: pytest.Session, catalogue: Catalogue, failing: Collection[Path], *, selected: bool
+) -> Iterator[str]:
+    """Yield what a run was given and does not run, now that its items are known; `failing` as below.
+
+    `selected` says whether there are items in any part of it.
+    """
     running = {item.path for item in session.items if "solution" in getattr(item, "fixturenames", ())}
     yield from warnings(catalogue, failing, running)
-    yield from _unmatched(session, catalogue)
+    if not selected:
+        yield from _unmatched(session.config.option, catalogue)
 
 
 def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[Path]) -> Iterator[str]:
@@ -73,10 +81,11 @@ def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[
     yield from _workloads(catalogue, running)
 
 
-def _unmatched(session: pytest.Session, catalogue: Catalogue) -> Iterator[str]:
+def _unmatched(options: argparse.Namespace, catalogue: Catalogue) -> Iterator[str]:
     """Yield why there is no item, where that is `-k`: files of which nothing can match are not read, nor counted."""
-    expression, marks = (getattr(session.config.option, name, "") for name in ("keyword", "markexpr"))
-    if session.items or not expression or marks or not catalogue.dataset.names:
+    expression = getattr(options, "keyword", "")
+    others = any(getattr(options, name, None) for name in _SELECT_TOO)  # it may be that these left nothing
+    if not expression or others or not catalogue.dataset.names:
         return
     solutions = sum(loaded.value is not None for loaded in catalogue.dataset.solutions)
     found = f"{count(len(catalogue.dataset.names), 'definition')} and {count(solutions, 'solution')}"

@@ -91,6 +91,7 @@ class FlashInferPlugin:
         self.tracer: Tracer | None = None
         self._closed: list[str] = []
         self._failing: set[Path] = set()
+        self._selected = False
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             from pytest_flashinfer.unreadable import Unread
 
@@ -133,9 +134,10 @@ class FlashInferPlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note which unreadable solutions fail in this run, be it in another part of it."""
+        """Note which unreadable solutions fail in this run, be it in another part of it, and whether it has items."""
         from pytest_flashinfer.unreadable import failing
 
+        self._selected = bool(items)
         self._failing = failing(self.session.catalogue, items)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -157,7 +159,8 @@ class FlashInferPlugin:
         omissions.refuse(session.config, catalogue)
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             try:
-                for text in (*self._closed, *omissions.of_run(session, catalogue, self._failing)):
+                found = omissions.of_run(session, catalogue, self._failing, selected=self._selected)
+                for text in (*self._closed, *found):
                     session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None

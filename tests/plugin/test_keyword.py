@@ -56,6 +56,19 @@ def test_nothing_is_said_of_an_expression_that_matches(two, kernels):
     assert "selects nothing" not in str(kernels("--collect-only", "-k", "shift_h8 and test_schema").stdout)
 
 
+@pytest.mark.parametrize(
+    ("expression", "options", "told"),
+    [
+        ("shift_h8 and test_schema", ("--fib-shard=1/2", "-W", "error"), False),  # the other part has it
+        ("shift_h8 and test_schema", ("--deselect=definitions/other/shift_h8.json",), False),
+        ("unheard_of", ("--fib-shard=1/2",), True),
+    ],
+)
+def test_it_is_not_said_where_something_else_leaves_nothing(two, kernels, expression, options, told):
+    output = str(kernels("--collect-only", "-k", expression, *options).stdout)
+    assert ("no tests collected" in output, "selects nothing" in output) == (True, told)
+
+
 def test_only_the_workloads_of_what_is_chosen_are_read(two, collected, monkeypatch):
     read = []
     monkeypatch.setattr(Catalogue, "workloads", lambda self, path, definition: read.append(definition.name) or {})
