@@ -87,7 +87,8 @@ def parameters_are_named_alike(definition: Definition) -> Iterator[Finding]:
             order = ", ".join(definition.inputs)
             yield ("reference",), f"{entry} takes {name!r} where it is given {other!r}: the order is {order}", "fault"
             return
-        if name not in given and nearest(name, [other], ALIKE) is not None:
+        keeps = name.strip("_") == other.strip("_")  # `input_`, so as not to hide a builtin
+        if name not in given and not keeps and nearest(name, [other], ALIKE) is not None:
             yield ("reference",), f"{entry} takes {name!r}, the input is called {other!r}: is that meant?", "warning"
 
 

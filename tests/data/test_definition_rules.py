@@ -416,6 +416,8 @@ def test_a_contradiction_is_one_of_any_values(compared, name):
         ("a, b, c", None, None),
         ("x, g, cap", None, None),
         ("x, gate, cap, more=1", None, None),
+        ("x, gate_, cap", None, None),
+        ("x, _gate, cap_", None, None),
         ("*args", None, None),
     ],
 )
