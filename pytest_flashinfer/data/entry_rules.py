@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _STYLE = "destination_passing_style"
 COMPILED = ("cuda", "cpp", "cutlass")
-_LOADS = ("cpp_extension", "load_inline", "load_library", "__global__", "ctypes", "cffi", "tvm_ffi", "nvrtc", "cupy")
+_LOADS = (
+    "cpp_extension", "load_inline", "load_library", "__global__", "ctypes", "cffi", "tvm_ffi", "nvrtc", "cupy", "numba",
+    "cutlass",
+)  # fmt: skip
 
 
 def check_entry(loaded: Loaded[Solution], definition: Definition) -> Iterator[Fault]:

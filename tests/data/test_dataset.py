@@ -301,7 +301,16 @@ def test_an_output_that_is_written_into_an_input_is_not_given_again(tmp_path):
     assert DataSet([definition], [good], []).problems(definition) == ()
 
 
-@pytest.mark.parametrize(("source", "count"), [("import torch\n", 1), ("from torch.utils import cpp_extension\n", 0)])
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("import torch\n", 1),
+        ("from torch.utils import cpp_extension\n", 0),
+        ("import cutlass.cute as cute\n", 0),
+        ("from cutlass import cute\n", 0),
+        ("from numba import cuda\n", 0),
+    ],
+)
 def test_a_language_that_no_source_is_written_in_is_warned_of(tmp_path, source, count):
     told = told_of(tmp_path, "solution.json", entry(f"{source}\n\ndef run(x, w):\n    return x\n", language="cuda"))
     assert [": spec.language: language is 'cuda', and nothing in the sources" in text for text in told] == [
