@@ -28,25 +28,35 @@ def write_found(found: Sequence[Fault], notes: Iterable[str]) -> None:
         sys.stdout.write(f"{line}\n")
     if wanted:
         root = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd())
-        faults = [fault for fault in found if fault.kind == "fault"]
-        texts = [": ".join(part for part in (fault.where, fault.message) if part) for fault in faults]
-        failures = [
-            github.Failure(str(fault.path.absolute()), fault.line or 1, "a file is not valid", text)
-            for fault, text in zip(faults, texts, strict=True)
-        ]
-        for line in (github.resume(token), *github.errors(failures, root)):
+        failures = _by_line(fault for fault in found if fault.kind == "fault")
+        for line in (github.resume(token), *github.errors(failures, root, "lines with faults")):
             sys.stdout.write(f"{line}\n")
 
 
+def _by_line(faults: Iterable[Fault]) -> list[github.Failure]:
+    """Return one failure for each line of a file, with all its faults: they differ, and GitHub shows few."""
+    texts: dict[tuple[str, int], list[str]] = {}
+    for fault in faults:
+        text = ": ".join(part for part in (fault.where, fault.message) if part)
+        texts.setdefault((str(fault.path.absolute()), fault.line or 1), []).append(text)
+    return [github.Failure(*place, "a file is not valid", "\n".join(told)) for place, told in texts.items()]
+
+
 def summarise(found: Sequence[Fault], total: str) -> None:
-    """Append the faults, and the line that counts all, to the summary of the job, where it has one. Raises OSError."""
+    """Append the faults, and the line that counts all, to the summary of the job, where it has one.
+
+    Where it cannot be written, a line on stderr says so: the verdict is what it was.
+    """
     target = os.environ.get("GITHUB_STEP_SUMMARY")
     if target:
         lines = [_shown(fault) for fault in sorted(found, key=lambda fault: fault.kind != "fault")]
         more = [f"({len(lines) - SHOWN} more are in the log)"] if len(lines) > SHOWN else []
         text = markdown.fenced("\n".join([*lines[:SHOWN], *more])) if lines else ""
-        with Path(target).open("a", encoding="utf-8", errors="replace") as file:
-            file.write(f"## Files: {total}\n\n{text}")
+        try:
+            with Path(target).open("a", encoding="utf-8", errors="replace") as file:
+                file.write(f"## Files: {total}\n\n{text}")
+        except OSError as error:
+            sys.stderr.write(f"GITHUB_STEP_SUMMARY: {target} cannot be written: {error.strerror}\n")
 
 
 def _shown(fault: Fault) -> str:

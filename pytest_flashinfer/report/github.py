@@ -48,8 +48,11 @@ def resume(token: str) -> str:
     return f"::{token}::"
 
 
-def errors(failures: Iterable[Failure], root: Path) -> Iterator[str]:
-    """Yield an error for each place and title, the first of them in full, at most as many as GitHub shows."""
+def errors(failures: Iterable[Failure], root: Path, called: str = "failures") -> Iterator[str]:
+    """Yield an error for each place and title, the first of them in full, at most as many as GitHub shows.
+
+    `called` is what the rest is called, in the plural.
+    """
     first: dict[tuple[str, int, str], Failure] = {}
     count: Counter[tuple[str, int, str]] = Counter()
     for failure in failures:
@@ -62,7 +65,7 @@ def errors(failures: Iterable[Failure], root: Path) -> Iterator[str]:
         place = {"file": relative(failure.path, root), "line": failure.line}
         yield command("error", text + others, **place, title=failure.title)
     if len(first) > SHOWN:
-        yield command("notice", f"{len(first) - SHOWN} more failures are in the log and in the summary of the job")
+        yield command("notice", f"{len(first) - SHOWN} more {called} are in the log and in the summary of the job")
 
 
 def relative(path: str, root: Path) -> str:

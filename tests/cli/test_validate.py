@@ -409,3 +409,29 @@ def test_on_github_faults_are_annotations_and_the_summary_has_them(dataset, caps
     summary = (tmp_path / "summary.md").read_text()
     assert summary.startswith("## Files: 8 files: ")
     assert f"{file}:1: " in summary
+
+
+def test_on_github_all_faults_of_a_line_are_in_its_annotation(dataset, capsys, monkeypatch):
+    file = dataset / "workloads/gemm/gemm.jsonl"
+    line = file.read_text().splitlines()[0].replace('"m": 2', '"m": -2, "other": 1')
+    file.write_text(f"{line}\n" * 12)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    code, lines, _ = validate(capsys, dataset)
+    annotations = [line for line in lines if "gemm.jsonl,line=2," in line]
+    assert code == 1
+    assert len(annotations) == 1
+    assert "::workload.axes.m: " in annotations[0]
+    assert "%0Aworkload.axes.other: unknown axis 'other'" in annotations[0]
+    assert "of the same" not in annotations[0]
+    assert lines[-1] == "::notice::2 more lines with faults are in the log and in the summary of the job"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_summary_that_cannot_be_written_leaves_the_verdict(dataset, capsys, monkeypatch, tmp_path, code):
+    if code:
+        (dataset / "workloads/gemm/gemm.jsonl").write_text("{")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "none/summary.md"))
+    got, _, err = validate(capsys, dataset)
+    assert got == code
+    assert f"GITHUB_STEP_SUMMARY: {tmp_path / 'none/summary.md'} cannot be written: No such file or directory" in err

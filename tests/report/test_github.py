@@ -48,3 +48,5 @@ def test_no_more_than_github_shows():
     assert len(lines) == github.SHOWN + 1
     assert lines[-1] == "::notice::15 more failures are in the log and in the summary of the job"
     assert max(map(len, lines)) < 2200
+    *_, last = github.errors([Failure("a.py", n, "t", "x") for n in range(25)], ROOT, "faults")
+    assert last == "::notice::15 more faults are in the log and in the summary of the job"
