@@ -26,7 +26,7 @@ METHODS = OF_NUMBERS | frozenset((  # none writes, and what they give is no larg
     "log", "log2", "remainder", "cumsum", "cumprod", "mean", "median", "std", "norm", "count_nonzero", "nonzero",
     "unique", "sort", "argsort", "flip", "roll", "gather", "index_select", "eq", "ne", "lt", "le", "gt", "ge", "equal",
     "logical_and", "logical_or", "logical_not", "view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "t",
-    "expand_as", "to", "isneginf", "isposinf", "allclose", "isclose", "diagonal", "tril", "triu",
+    "expand_as", "to", "isneginf", "isposinf", "allclose", "isclose",
 ))  # fmt: skip
 ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "T", "values", "indices"})
 TORCH_FUNCTIONS = METHODS - {"item", "size", "dim", "long", "int", "float", "double", "bool", "tolist", "cpu", "to"}

@@ -34,7 +34,6 @@ _SORTED: Final = (
 _SOME: Final = rf"(\w+)\.any\({_AXIS}\)|(\w+)\.sum\({_AXIS}\) (?:>= 1|> 0)"
 _ALL: Final = r"(torch\.arange\(|list\(range\()"
 _TINY: Final = 2.0**-6  # of the largest value: a step that every dtype of floats can tell
-_MOST: Final = 1 << 22  # numbers to draw from without repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +178,15 @@ def _arranged(
 
 
 def _distinct(rows: torch.Tensor, ends: tuple[int, int], generator: torch.Generator) -> torch.Tensor:
-    """Return rows in which no number is twice; `rows` themselves where there are not enough numbers, or too many."""
-    low, many = ends[0], ends[1] - ends[0] + 1
-    if not rows.shape[1] <= many <= _MOST:
+    """Return rows of numbers of which none is twice, in any order; `rows` themselves where there are not enough."""
+    low, width = ends[0], rows.shape[1]
+    spare = ends[1] - low + 1 - width
+    if spare < 0:
         return rows
-    drawn = [torch.randperm(many, generator=generator, device=rows.device)[: rows.shape[1]] for _ in range(len(rows))]
-    return low + torch.stack(drawn).to(rows.dtype)
+    drawn = torch.randint(spare + 1, rows.shape, generator=generator, device=rows.device).sort(dim=1).values
+    rising = low + drawn + torch.arange(width, device=rows.device)
+    order = torch.rand(rows.shape, generator=generator, device=rows.device).argsort(dim=1)
+    return rising.gather(1, order).to(rows.dtype)
 
 
 def _apart(rows: torch.Tensor) -> torch.Tensor:

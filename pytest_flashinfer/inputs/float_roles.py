@@ -67,7 +67,7 @@ def _rotary_base(s: Subject) -> float | None:
 def _sums_to_one(s: Subject) -> bool:
     """Whether a constraint says that rows sum to one."""
     sums = rf"\b{s.name}\.sum\((dim=)?-1\)"
-    one = rf"{sums} - 1\b|{sums} == 1\b|allclose\({sums}, torch\.ones"
+    one = rf"{sums} - 1\b|{sums} == 1\b|(allclose|isclose)\({sums}, torch\.ones"
     return any(re.search(one, ast.unparse(rule.tree)) for rule in s.contract.reading.data if s.name in rule.names)
 
 

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis
+from pytest_flashinfer.inputs.trees import names_of
 
 TABLE: Final = r"(block|page)_?tables?$|req_to_"
 ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
@@ -28,7 +29,8 @@ def pointers(s: Subject) -> Role | None:
     rule = s.contract.derived.get(axis)
     one_more = rule is not None and re.search(r"\+ 1$|_plus_1", ast.unparse(rule.tree)) is not None
     named = bool(NAMES["pointer"].search(s.name)) or s.told(r"cumulative|prefix.sum")
-    below = any(op is ast.Lt for op, _ in facts.compared.get(s.name, ()))  # pointers end where something ends
+    # Pointers end where something ends; a plain number above them guards against overflow.
+    below = any(op is ast.Lt and names_of(right) for op, right in facts.compared.get(s.name, ()))
     rising = s.name in facts.rising and not below and not s.named(ROW_IDS)  # ids of rows may be sorted as well
     if not (s.name in facts.totals or rising or one_more or named):
         return None
@@ -40,6 +42,8 @@ def summed(s: Subject) -> Role | None:
     total = s.contract.reading.facts.sums.get(s.name)
     if total is None or len(s.dims) != 1 or s.named(r"last_(page|block)_len"):
         return None
+    if not names_of(total) <= s.contract.input_axes | s.contract.constants.keys():
+        return None  # how long an output is, and nothing that is split
     return Role("seq_lens" if s.named("len") else "counts", axis=total, group=_group(s))
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_WHOLE = r"[A-Za-z_]\w*|len\(\w+\)|\w+\.(shape\[0\]|numel\(\))"
+_ENTIRE = re.compile(rf"range\(([01], )?({_WHOLE})( - 1)?\)")  # of all indices
 _LISTS = frozenset({"tolist", "list", "flatten"})
 
 
@@ -21,9 +24,15 @@ def unrolled(node: ast.expr) -> ast.expr:
         return node
     loop = node.generators[0]
     if _is_call(loop.iter, "range") and isinstance(loop.target, ast.Name):
-        return _Indexed(loop.target.id, node.elt).whole(node)
-    bound = dict(_bound(loop.target, loop.iter))
+        return _Indexed(loop.target.id, node.elt, _stop(loop.iter)).whole(node)
+    bound = _short(dict(_bound(loop.target, loop.iter)))
     return _Replaced(bound).visit(copy.deepcopy(node.elt)) if bound else node
+
+
+def _stop(values: ast.expr) -> ast.expr | None:
+    """Return where a range ends that is not of all indices; `None` for one that is."""
+    assert isinstance(values, ast.Call)
+    return None if _ENTIRE.fullmatch(ast.unparse(values)) else values.args[-1]
 
 
 def _is_call(node: ast.expr, name: str) -> bool:
@@ -42,8 +51,22 @@ def _bound(target: ast.expr, values: ast.expr) -> Iterator[tuple[str, ast.expr]]
             yield from _bound(target.elts[1], values.args[0])
 
 
+def _short(bound: dict[str, ast.expr]) -> dict[str, ast.expr]:
+    """Leave out of whole tensors what a loop does not come to: `zip(x, x[1:])` ends with the shorter one."""
+    tails = {ast.unparse(tree.value) for tree in bound.values() if _is_tail(tree)}  # type: ignore[attr-defined]
+    head = ast.Slice(upper=ast.UnaryOp(ast.USub(), ast.Constant(1)))
+    cut = (name for name, tree in bound.items() if ast.unparse(tree) in tails)
+    return {**bound, **{name: ast.Subscript(bound[name], head, ast.Load()) for name in cut}}
+
+
+def _is_tail(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "1:"
+
+
 def _without_list(node: ast.expr) -> ast.expr:
-    """Return the tensor of which a list is made."""
+    """Return the tensor, or the part of one, of which a list is made."""
+    if isinstance(node, ast.Subscript):
+        return ast.Subscript(_without_list(node.value), node.slice, ast.Load())
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _LISTS and not node.args:
             node = node.func.value
@@ -67,8 +90,9 @@ class _Replaced(ast.NodeTransformer):
 class _Indexed(ast.NodeTransformer):
     """Put whole tensors in the place of `x[i]`; beside `x[i + 1]` or `x[i - 1]`, their heads and tails."""
 
-    def __init__(self, index: str, condition: ast.expr) -> None:
+    def __init__(self, index: str, condition: ast.expr, stop: ast.expr | None) -> None:
         self.index = index
+        self.stop = stop
         self.shifts: dict[str, set[int]] = {}
         for node in ast.walk(condition):
             shift = self._shift(node)
@@ -78,6 +102,9 @@ class _Indexed(ast.NodeTransformer):
     def whole(self, loop: ast.GeneratorExp | ast.ListComp) -> ast.expr:
         """Return the condition without indices; the loop where one is left, or is more than one step away."""
         if not all(shifts <= {0, 1} or shifts <= {0, -1} for shifts in self.shifts.values()):
+            return loop
+        ends = loop.generators[0].iter
+        if self.stop is not None and (set().union(*self.shifts.values()) != {0} or len(getattr(ends, "args", ())) != 1):
             return loop
         found: ast.expr = self.visit(copy.deepcopy(loop.elt))
         left = any(isinstance(node, ast.Name) and node.id == self.index for node in ast.walk(found))
@@ -104,7 +131,8 @@ class _Indexed(ast.NodeTransformer):
             return node
         shifts = self.shifts[ast.unparse(node.value)]
         if shifts <= {0}:
-            return node.value
+            part = ast.Slice(upper=self.stop)
+            return node.value if self.stop is None else ast.Subscript(node.value, part, ast.Load())
         later = shift > 0 or (shift == 0 and -1 in shifts)
         tail, head = ast.Slice(lower=ast.Constant(1)), ast.Slice(upper=ast.UnaryOp(ast.USub(), ast.Constant(1)))
         return ast.Subscript(node.value, tail if later else head, ast.Load())

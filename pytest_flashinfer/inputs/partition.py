@@ -31,14 +31,16 @@ def floored(lengths: Sequence[int], least: int, *, none: bool = False) -> list[i
     Those that are 0 stay, where `none` says so.
     """
     result = list(lengths)
-    for i in range(len(result)):
-        while result[i] < least and not (none and lengths[i] == 0):
-            longest = max(range(len(result)), key=result.__getitem__)
-            if result[longest] <= least:
-                return result
+    short = [i for i, n in enumerate(result) if n < least and not (none and n == 0)]
+    given = sorted((i for i, n in enumerate(result) if n > least), key=result.__getitem__)
+    for i in short:
+        while result[i] < least and given:
+            longest = given[-1]
             part = min(least - result[i], result[longest] - least)
             result[i] += part
             result[longest] -= part
+            if result[longest] <= least:
+                given.pop()
     return result
 
 
@@ -82,9 +84,9 @@ def _mixed(total: int, count: int, rng: Random) -> list[int]:
 def _spread(lengths: list[int], where: Sequence[int], total: int, rng: Random) -> list[int]:
     """Add `total` to the lengths at `where`, unequally; one in eight gets much more than its share."""
     weights = [rng.expovariate(1) * (8 if rng.random() < 1 / 8 else 1) for _ in where]
-    left = total
+    left, whole = total, sum(weights)
     for i, weight in zip(where, weights, strict=True):
-        part = min(left, int(total * weight / sum(weights)))
+        part = min(left, int(total * weight / whole))
         lengths[i] += part
         left -= part
     while left > 0:  # what rounding left over: less than one for each

@@ -12,7 +12,7 @@ from pytest_flashinfer.inputs.hints import Bound
 from pytest_flashinfer.inputs.roles import all_roles
 from pytest_flashinfer.inputs.shared_pages import pages_are_read_only
 from pytest_flashinfer.inputs.subject import NAMES, Role, find_axis, page_size, pools
-from pytest_flashinfer.inputs.trees import names_of
+from pytest_flashinfer.inputs.trees import constant, names_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
@@ -249,6 +249,9 @@ def parts_of(contract: Contract, pointer: Pointer) -> tuple[tuple[ast.expr, ...]
     facts = contract.reading.facts
     if pointer.counted:
         bound = facts.bounds.get(pointer.name, Bound())
+        values = [constant(tree) for tree in facts.others.get(pointer.name, ())]
+        if values and all(isinstance(value, int) for value in values):  # one of these
+            return (ast.Constant(min(values)),), (ast.Constant(max(values)),)
         return bound.lower, bound.upper
     ends = (facts.shortest.get(pointer.name), facts.longest.get(pointer.name))
     least, most = ((tree,) if tree is not None else () for tree in ends)

@@ -50,6 +50,8 @@ def split(setting: Setting, pointer: Pointer, caps: Sequence[int] | None = None,
         raise AxisConflict(f"{pointer.name}[-1] == {total}", f"a total of {total} and no segments")
     shortest, longest = parts_of(setting.contract, pointer)
     least, most = _of_all(setting, shortest, max) or 0, _of_all(setting, longest, min)
+    if pointer.total is None and most is not None:
+        total = min(total, most * count)
     if most is not None and most * count >= total:
         caps = [most] * count if caps is None else [min(most, cap) for cap in caps]
     unit = setting.size(setting.contract.reading.facts.units.get(pointer.name)) or 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from dataclasses import dataclass, field
@@ -17,7 +18,6 @@ from pytest_flashinfer.inputs.partition import floored, partition
 from pytest_flashinfer.inputs.segments import USUAL, count_of, split
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Mapping
     from random import Random
 
@@ -106,11 +106,25 @@ def draw_sequences(setting: Setting) -> Sequences:
         if rows is not None:
             found.q = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng, found.kv)
             found.tied.add("q")
-    for pointer in plan.pointers:
+    for pointer in sorted(plan.pointers, key=lambda each: each.name not in setting.given):
         if pointer.name not in found.segments:
             wanted = _wanted(setting, "q") if pointer.group == "kv" else 0
-            found.segments[pointer.name] = split(setting, pointer, None, wanted)
+            known = None if pointer.name in setting.given else _said_already(setting, pointer, found)
+            found.segments[pointer.name] = known or split(setting, pointer, None, wanted)
     return found
+
+
+def _said_already(setting: Setting, pointer: Pointer, found: Sequences) -> list[int] | None:
+    """Return the segments of pointers to the same total, where these or those are lengths: both say the same."""
+    total = "" if pointer.total is None else ast.unparse(pointer.total)
+    for other in setting.plan.pointers if total else ():
+        same = other.total is not None and ast.unparse(other.total) == total
+        groups = {other.group, pointer.group}
+        fits = pointer.counted is not other.counted and (len(groups) == 1 or "plain" in groups)
+        lengths = found.segments.get(other.name, [])
+        if same and fits and len(lengths) == count_of(setting, pointer):
+            return list(lengths)
+    return None
 
 
 def _stated(setting: Setting, group: str) -> bool:

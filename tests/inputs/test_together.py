@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import time
 
 import pytest
 import torch
@@ -83,6 +84,13 @@ CONTRACTS = {
     "segments_below_lengths": (_PAGED_AXES, _PAGED, "n1 == batch + 1", "total_q == cu_seqlens_q[-1].item()",
                                "seq_lens.max() <= max_pages * page_size",
                                "(seq_lens >= cu_seqlens_q[1:] - cu_seqlens_q[:-1]).all()"),
+    "neighbours_in_a_loop": (_ONE_AXES, _ONE, "total == cu_seqlens[-1].item()",
+                             "all(b - a <= 8 for a, b in zip(cu_seqlens.tolist(), cu_seqlens.tolist()[1:]))"),
+    "lengths_in_a_loop": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS,
+                          "all(b - a == n for a, b, n in zip(cu_seqlens[:-1], cu_seqlens[1:], lens))"),
+    "the_first_ones": (_PACKED_AXES, _PACKED, "total == seq_lens.sum().item()", "(prefix_lens >= 0).all()",
+                       "all(prefix_lens[i] < 3 for i in range(2))"),
+    "said_twice": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS, "total == lens.sum().item()"),
     "windows": (axes(n=None, m=None, d=4),
                 {"x": tensor("n d"), "starts": tensor("m", INTS), "lengths": tensor("m", INTS)},
                 "(starts >= 0).all()", "(lengths >= 0).all()", "(starts + lengths <= n).all()"),
@@ -186,6 +194,9 @@ def test_differences_of_neighbouring_pointers_get_a_name(text, expected):
     ("all(x[i - 1] < x[i] for i in range(1, n))", [("x[:-1]", "Lt", "x[1:]"), ("x[1:]", "Gt", "x[:-1]")]),
     ("all(v > i for i, v in enumerate(x))", [("x", "Gt", "i"), ("i", "Lt", "x")]),
     ("all(x[i] <= i for i in range(n))", []),
+    ("all(a <= b for a, b in zip(x, x[1:]))", [("x[:-1]", "LtE", "x[1:]"), ("x[1:]", "GtE", "x[:-1]")]),
+    ("all(x[i] < 3 for i in range(2))", [("x[:2]", "Lt", "3"), ("3", "Gt", "x[:2]")]),
+    ("all(x[i] <= x[i + 1] for i in range(min(4, n)))", []),
     ("all(a <= b for a in x for b in y)", []),
     ("all(a <= 3 for a in x if a > 1)", []),
 ])  # fmt: skip
@@ -230,3 +241,33 @@ def test_one_of_several_alternatives_says_nothing_of_all_segments():
         "((last > 0) & (cu_seqlens[1:] > cu_seqlens[:-1]) | (last == 0) & (cu_seqlens[1:] == cu_seqlens[:-1])).all()",
     )  # fmt: skip
     assert contract_of(definition).reading.facts.shortest == {}
+
+
+def test_pointers_and_lengths_of_one_total_say_the_same():
+    for case in drawn("said_twice", {"total": 40, "batch": 5, "n1": 6}):
+        assert case["cu_seqlens"].diff().tolist() == case["lens"].tolist()
+
+
+def test_what_sizes_an_output_is_no_length():
+    inputs = {"x": tensor("n d"), "mask": tensor("n", "uint8")}
+    constraints = ("nnz == mask.sum().item()", "mask.max() <= 1")
+    compact = define("compact", axes(n=None, nnz=None, d=4), inputs, {"y": tensor("nnz d")}, "", *constraints)
+    cases = [make_inputs(compact, {"n": 20}, Recipe(seed))["mask"] for seed in range(20)]
+    assert sum(bool(mask.any()) and not bool(mask.all()) for mask in cases) > 15
+
+
+def test_pointers_below_a_plain_number_are_pointers():
+    offsets = {"x": tensor("total d"), "offsets": tensor("n", INTS)}
+    guarded = define(
+        "guarded", axes(total=None, n=None, d=4), offsets, {"y": tensor("n d")}, "", "offsets[0] == 0",
+        "(offsets[1:] >= offsets[:-1]).all()", "(offsets < 2**31 - 1).all()", "n >= 1",
+    )  # fmt: skip
+    assert plan_of(contract_of(guarded)).roles["offsets"].kind == "indptr"
+
+
+@pytest.mark.parametrize("structure", ["mixed", "one_long", "empty"])
+def test_a_batch_of_many_sequences_takes_no_time(structure):
+    start = time.perf_counter()
+    sizes = {"total": 1 << 18, "batch": 1 << 16}
+    make_inputs(definition_of("sum_of_no_empty_ones"), sizes, Recipe(0, structure=structure))
+    assert time.perf_counter() - start < 10  # a minute, where each sequence looked at all others
