@@ -14,7 +14,8 @@ _HOPELESS = 1e60  # the square of a relative error
 _HALF_ULP = 0.5 * (1 + 2.0**-5)  # one rounding to nearest, and a little for approximated functions
 _HELD_INSIDE = 3.0  # roundings of operands held in 16 bits, where few terms make a row and one element has the largest
 _ENOUGH = 6.5  # runs, and neighbours' runs in their place, below which chance makes too much of an element's bound
-_AS_FAR, _IN_A_ROW = 2.0, 3.0  # an element's own deviation counts more than the usual one of its row
+# Times an element's own deviation, the usual one of its row, and the largest, where few elements of a row move at all.
+_AS_FAR, _IN_A_ROW, _AS_MOST = 2.0, 3.0, 1.25
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
 
 
@@ -68,8 +69,9 @@ def among_others(squares: torch.Tensor) -> torch.Tensor:
 
     An honest kernel may have chosen an id that no run did: its values may be as far off anywhere in the row.
     """
-    row = rows(squares).mean(dim=1, keepdim=True).expand(rows(squares).shape).reshape(squares.shape)
-    return torch.maximum(_AS_FAR * squares.sqrt(), _IN_A_ROW * row.sqrt())
+    usual, most = rows(squares).mean(dim=1, keepdim=True).sqrt(), rows(squares).amax(dim=1, keepdim=True).sqrt()
+    row = torch.maximum(_IN_A_ROW * usual, _AS_MOST * most).expand(rows(squares).shape).reshape(squares.shape)
+    return torch.maximum(_AS_FAR * squares.sqrt(), row)
 
 
 def table(native: torch.Tensor, dtype: str) -> torch.Tensor:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .tolerance import Operands
 
 _PATIENCE = 20.0  # seconds, after which those runs have to do that were done
-_CLOSER, _LOUD = 16, 8.0  # more runs, and how much louder they are: each swaps what is near for two times in five
+_CLOSER, _LOUD = 32, 8.0  # more runs, and how much louder they are: each swaps what is near for two times in five
 
 
 def check_shapes(wide: Results, native: Results) -> None:
