@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _wake(config: pytest.Config, settings: Options, processes: Processes) -> None:
     """Register what a run needs."""
-    from pytest_flashinfer import closing, fixtures
+    from pytest_flashinfer import closing, fixtures, termination
     from pytest_flashinfer.benchmarking import Benchmarks
     from pytest_flashinfer.distribution import Distribution
     from pytest_flashinfer.idle import Idle
@@ -81,6 +81,8 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
         config.pluginmanager.register(Shard(*settings.shard), "flashinfer-shard")
     if alone:
         closing.register(config, session, [idle, kernels, records])
+    else:
+        termination.register(config)
 
 
 class FlashInferPlugin:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Termination:
-    """The hooks of the process that writes what a run has found."""
+    """The hooks of the process that writes what a run has found, and of those that SIGINT does not reach."""
 
     def __init__(self) -> None:
         self._others: list[Popen[bytes]] = []  # processes of pytest-xdist
@@ -37,13 +37,26 @@ class Termination:
         """Interrupt the others as well, as a terminal does with Ctrl-C: else they have seconds for their items."""
         for process in self._others:
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM if _ignores_sigint() else signal.SIGINT)
         signal.default_int_handler(number, frame)
 
     def pytest_unconfigure(self) -> None:
         """Give it back, if it is still ours."""
         if _is_main() and signal.getsignal(signal.SIGTERM) == self._interrupt:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def register(config: pytest.Config) -> None:
+    """Have SIGTERM interrupt this process of pytest-xdist where SIGINT does not, and is to be left so.
+
+    A shell without a terminal starts what it runs in the background so, and it is inherited.
+    """
+    if _ignores_sigint():
+        config.pluginmanager.register(Termination(), "flashinfer-termination")
+
+
+def _ignores_sigint() -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def _is_main() -> bool:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.cli.main import main
-from pytest_flashinfer.termination import Termination
+from pytest_flashinfer.termination import Termination, register
 
 from .repository import GOOD, QUICK, WRONG
 
@@ -172,16 +172,32 @@ def test_a_run_that_lists_only_leaves_results_alone(repository, old, option):
     assert "benchmark result" not in done.output
 
 
-def test_sigterm_interrupts_the_processes_that_run_items():
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["heard", "ignored"])
+def sigint(request):
+    """What processes do at SIGINT; a shell without a terminal has what it runs in the background ignore it."""
+    own = signal.signal(signal.SIGINT, request.param)
+    yield request.param
+    signal.signal(signal.SIGINT, own)
+
+
+def test_sigterm_interrupts_the_processes_that_run_items(sigint):
     """Who closes their pipe only, as pytest-xdist does, leaves them five seconds for the item that they are at."""
     termination = Termination()
     with subprocess.Popen(["sleep", "60"]) as runs, subprocess.Popen(["true"]) as ended:
         ended.wait()
         for process in (runs, ended, None):
-            termination.pytest_testnodeready(SimpleNamespace(gateway=SimpleNamespace(_io=SimpleNamespace(popen=process))))
+            gateway = SimpleNamespace(_io=SimpleNamespace(popen=process))
+            termination.pytest_testnodeready(SimpleNamespace(gateway=gateway))
         with pytest.raises(KeyboardInterrupt):
             termination._interrupt(signal.SIGTERM, None)
-        assert (runs.wait(10), ended.returncode) == (-signal.SIGINT, 0)
+        assert ended.returncode == 0
+        assert runs.wait(10) == -(signal.SIGTERM if sigint is signal.SIG_IGN else signal.SIGINT)
+
+
+def test_processes_that_run_items_take_sigterm_over_where_sigint_is_ignored(sigint):
+    config = SimpleNamespace(pluginmanager=pytest.PytestPluginManager())
+    register(config)
+    assert config.pluginmanager.has_plugin("flashinfer-termination") == (sigint is signal.SIG_IGN)
 
 
 def test_who_handles_sigterm_keeps_it(repository):
