@@ -164,8 +164,7 @@ def _arranged(
         where = torch.randint(x.shape[-1], (*x.shape[:-1], 1), generator=generator, device=x.device)
         return torch.where(x.any(dim=-1, keepdim=True), x, torch.zeros_like(x).scatter_(-1, where, 1))
     if kind == "unlike":
-        other, (low, high) = as_numbers(env[wanted.other]), ends
-        return torch.where(x == other, low + (x - low + 1) % max(1, high - low + 1), x) if x.shape == other.shape else x
+        return _unlike(x, env[wanted.other], ends)
     if kind == "distinct" or (strict and not x.is_floating_point()):
         whole = kind == "distinct"
         x = _distinct(x.reshape(1, -1) if whole else x.reshape(-1, x.shape[-1]), ends, generator).view(x.shape)
@@ -175,6 +174,15 @@ def _arranged(
     if strict and x.is_floating_point():
         x = _apart(x)
     return x if kind == "rising" else x.flip(-1)
+
+
+def _unlike(x: torch.Tensor, other: Any, ends: tuple[int, int]) -> torch.Tensor:
+    """Return numbers of which none equals that of the same place in another tensor, or a number."""
+    if isinstance(other, torch.Tensor) and other.dim() and other.shape != x.shape:
+        return x
+    known = as_numbers(other) if isinstance(other, torch.Tensor) else other
+    low, high = ends
+    return torch.where(x == known, low + (x - low + 1) % max(1, high - low + 1), x)
 
 
 def _distinct(rows: torch.Tensor, ends: tuple[int, int], generator: torch.Generator) -> torch.Tensor:

@@ -48,6 +48,8 @@ def demanded(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.ex
     A tensor or a part of it that stands alone has to be true.
     """
     node = stripped(tree)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.equal" and len(node.args) == 2:  # noqa: PLR2004
+        node = ast.Compare(node.args[0], [ast.Eq()], [node.args[1]])
     if isinstance(node, ast.Compare):
         yield from both_ways(node)
     elif isinstance(node, ast.Name | ast.Subscript):

@@ -33,6 +33,10 @@ SAID = {
         X | {"ids": tensor("n", "int64"), "others": tensor("n", "int64")}, "(ids != others).all()", *IN_RANGE,
         "(others >= 0).all()", "(others < m).all()",
     ),
+    "unlike_a_number": (
+        X | {"ids": tensor("n", "int64"), "pad": tensor(None, "int32")}, "(ids != pad).all()", *IN_RANGE,
+    ),
+    "unlike_a_size": (X | {"ids": tensor("n", "int64")}, "(ids != k).all()", *IN_RANGE),
     "floats_rise": ({"x": tensor("n k"), "knots": tensor("k", "bfloat16")}, "(knots[1:] > knots[:-1]).all()"),
     "some_of_each_row": ({"x": tensor("n m"), "mask": tensor("n m", "bool")}, "mask.any(-1).all()", "m >= 1"),
     "one_at_least": ({"x": tensor("n m"), "mask": tensor("n m", "bool")}, "(mask.sum(-1) >= 1).all()", "m >= 1"),
@@ -41,8 +45,8 @@ SAID = {
 
 def definition_of(name):
     inputs, *constraints = SAID[name]
-    shown = {axis for spec in inputs.values() for axis in spec.shape}
-    sizes = {axis: size for axis, size in SIZES.items() if axis in shown or axis == "m"}
+    shown = {axis for spec in inputs.values() for axis in spec.shape or ()}
+    sizes = {axis: size for axis, size in SIZES.items() if axis in shown or axis in {"m", "k"}}
     return define(name, sizes, inputs, {"y": tensor(" ".join(next(iter(inputs.values())).shape))}, "", *constraints)
 
 

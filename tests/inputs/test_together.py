@@ -86,6 +86,7 @@ CONTRACTS = {
                                "(seq_lens >= cu_seqlens_q[1:] - cu_seqlens_q[:-1]).all()"),
     "neighbours_in_a_loop": (_ONE_AXES, _ONE, "total == cu_seqlens[-1].item()",
                              "all(b - a <= 8 for a, b in zip(cu_seqlens.tolist(), cu_seqlens.tolist()[1:]))"),
+    "equal_lengths": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS, "torch.equal(cu_seqlens[1:] - cu_seqlens[:-1], lens)"),
     "lengths_in_a_loop": (_BESIDE_AXES, _BESIDE, *_BESIDE_ENDS,
                           "all(b - a == n for a, b, n in zip(cu_seqlens[:-1], cu_seqlens[1:], lens))"),
     "the_first_ones": (_PACKED_AXES, _PACKED, "total == seq_lens.sum().item()", "(prefix_lens >= 0).all()",
