@@ -150,7 +150,7 @@ def _range(contract: Contract, plan: Plan, name: str, env: dict[str, Any], x: to
     limit = size(plan.roles[name].limit, env)
     high = high if limit is None else limit - 1 if high is None else min(high, limit - 1)
     least, most = (int(end) for end in as_numbers(x).aminmax()) if not x.is_floating_point() else (0, 0)
-    return (min(0, least)) if low is None else low, most if high is None else high
+    return min(0, least) if low is None else low, most if high is None else high
 
 
 def _arranged(

@@ -14,6 +14,7 @@ from pytest_flashinfer.inputs.elements import limits_in, put_right
 from pytest_flashinfer.inputs.lengths import arranged, telling
 from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.plan import parts_of, plan_of
+from pytest_flashinfer.inputs.segments import USUAL
 from pytest_flashinfer.inputs.steps import steps_of, with_steps
 from pytest_flashinfer.inputs.trees import names_of
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Sequences, Setting
 
 _ROUNDS: Final = 6
-_USUAL: Final = 8  # tokens where nothing bounds them
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def _top(setting: Setting, name: str, found: Sequences) -> int:
     """Return the greatest length of a tensor that nothing bounds: no more queries than a sequence has keys."""
     if setting.plan.roles[name].group == "q" and found.kv:
         return min(found.kv)
-    return max(found.kv or found.q or [_USUAL])
+    return max(found.kv or found.q or [USUAL])
 
 
 def _clamp(value: int, low: int | None, high: int | None) -> int:

@@ -91,5 +91,5 @@ def widest(inputs: Mapping[str, Any]) -> int:
 
 def listed(inputs: Mapping[str, Any]) -> bool:
     """Say whether an input may list the ids that such rows are of: integers, one for each place."""
-    size, whole = widest(inputs), (torch.int32, torch.int64)
-    return any(isinstance(x, torch.Tensor) and x.dtype in whole and x.shape[-1:] == (size,) for x in inputs.values())
+    size = widest(inputs)
+    return any(isinstance(x, torch.Tensor) and x.dtype in IDS and x.shape[-1:] == (size,) for x in inputs.values())
