@@ -13,7 +13,7 @@ import torch
 from pytest_flashinfer.data.constants import open_constants, shown
 from pytest_flashinfer.default_inputs import moved, tensor_shapes
 from pytest_flashinfer.inputs.axes import solve_axes
-from pytest_flashinfer.inputs.dtypes import UNSIGNED
+from pytest_flashinfer.inputs.dtypes import IDS
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
 from pytest_flashinfer.inputs.one_changed import one_id
 from pytest_flashinfer.inputs.rearrange import rearranged
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.own_inputs import OwnInputs
 
 Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
-_INDICES = UNSIGNED | {torch.int16, torch.int32, torch.int64}
 ANEW = 0x5EED5EED  # how far the seed of other index tensors is off
 
 
@@ -230,7 +229,7 @@ def _stored(case: Case) -> set[str]:
 
 
 def _is_index(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in _INDICES and value.ndim > 0
+    return isinstance(value, torch.Tensor) and value.dtype in IDS and value.ndim > 0
 
 
 def _same(value: Any, other: Any) -> bool:

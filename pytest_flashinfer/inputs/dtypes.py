@@ -34,6 +34,7 @@ _PLAIN: Final = {
 BYTES: Final = frozenset({torch.float8_e8m0fnu, torch.float4_e2m1fn_x2})  # torch cannot compute in these: make bytes
 FLOAT8: Final = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 UNSIGNED: Final = frozenset({torch.uint16, torch.uint32, torch.uint64})  # torch stores these, and hardly computes
+IDS: Final = UNSIGNED | {torch.int16, torch.int32, torch.int64}  # what ids and pointers are stored in
 TEXTS: Final = frozenset({"string", "dtype", "device"})  # of scalars that are no numbers
 NOT_TENSORS: Final = TEXTS | {"unknown"}
 

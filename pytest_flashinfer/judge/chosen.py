@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_flashinfer.inputs.dtypes import IDS, as_numbers
+
 from .comparison import Comparison
 
 if TYPE_CHECKING:
     from .truth import OutputTruth
 
 _PADDING = -1
-IDS = (torch.int32, torch.int64)  # dtypes of ids
 _FACTOR, _SPARE = 4, 4  # an honest kernel rounds more than the reference does, and there are few runs to learn from
 _SHOWN = 8  # ids in a message
 _LARGEST = 1 << 24  # ids; more would take too long to sort after each run
@@ -26,7 +27,7 @@ def countable(ids: torch.Tensor) -> bool:
     """Say whether rows [..., k] are ones of ids: integers, in no row one twice; -1 pads."""
     if ids.dtype not in IDS or ids.ndim < 2 or not 0 < ids.numel() <= _LARGEST:  # noqa: PLR2004
         return False
-    return not bool(_repeated(ids.sort(dim=-1).values).any())
+    return not bool(_repeated(as_numbers(ids).sort(dim=-1).values).any())
 
 
 def replaced(ids: torch.Tensor, others: torch.Tensor) -> torch.Tensor:

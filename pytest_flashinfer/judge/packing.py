@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.inputs.dtypes import IDS
 from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
 
-from .chosen import IDS
 from .floats import canonical, is_float
 from .questions import PARTS
 from .reference import storage

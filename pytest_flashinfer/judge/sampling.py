@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.inputs.dtypes import UNSIGNED, as_numbers
+from pytest_flashinfer.inputs.dtypes import IDS, as_numbers
 
 from .comparison import Comparison
 from .draws import FALSE_ALARM, Draws
@@ -22,7 +22,6 @@ RANGE = (
     " sampling draws by torch.multinomial, and returns what it draws"
 )
 TWICE = "drawn without replacement: only that ids are in the support, and none twice, is judged, and no distribution"
-_IDS = UNSIGNED | {torch.int32, torch.int64}
 _PART = 256  # draws whose ids are looked up at once
 
 
@@ -93,7 +92,7 @@ def _unlisted(flat: torch.Tensor, inputs: Mapping[str, Any]) -> torch.Tensor:
     longest = max((size for x in given if x.is_floating_point() for size in x.shape), default=math.inf)
     bad = (flat < 0) | (flat >= longest)
     for x in given:
-        if x.dtype in _IDS and bool(bad.any()):
+        if x.dtype in IDS and bool(bad.any()):
             bad &= ~torch.isin(flat, as_numbers(x).to(flat.device))
     return bad
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.inputs.dtypes import IDS, torch_dtype
+
 from . import bound, chosen
 from .dice import Dice
 from .floats import canonical, is_float
@@ -97,7 +99,7 @@ class Spread:
                 break
 
     def _ids(self, name: str) -> bool:
-        return canonical(self.run.outputs[name].dtype) in ("int32", "int64")
+        return torch_dtype(canonical(self.run.outputs[name].dtype)) in IDS
 
     @property
     def _working(self) -> bool:

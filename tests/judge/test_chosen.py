@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -15,6 +16,9 @@ from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.tolerance import parse
 from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth, inadmissible
 from pytest_flashinfer.judge.vacuity import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROWS, KEYS, K = 4, 900, 256
 
@@ -66,6 +70,24 @@ def test_another_order_is_right(truth: OutputTruth, many: int) -> None:
     assert truth.native is not None
     assert not torch.equal(other, truth.native)
     assert compare(other, truth).ok
+
+
+@pytest.mark.parametrize("name", ["int16", "uint16", "uint64"])
+def test_ids_are_ids_in_every_dtype_that_holds_them(name: str) -> None:
+    dtype, given = getattr(torch, name), inputs(200)
+    found = evaluate(lambda *x: whole_rows(indexer, dtype, *x), given, {"ids": OutputSpec(name, (ROWS, 200))})
+    ids = found.outputs["ids"]
+    right, other = whole_rows(indexer, dtype, *given.values()), whole_rows(coarse, dtype, *given.values())
+    assert not torch.equal(right.long(), other.long())
+    assert compare(other, ids).ok
+    wrong = right.long()
+    wrong[:, :100] = wrong[:, 100:]
+    assert not compare(wrong.to(dtype), ids).ok
+
+
+def whole_rows(function: Callable[..., torch.Tensor], dtype: torch.dtype, *given: torch.Tensor) -> torch.Tensor:
+    """Ids without padding, which unsigned integers have no number for."""
+    return function(*given)[:, :200].to(dtype)
 
 
 def test_such_a_case_is_a_fair_test_and_no_cheap_answer_passes(whole: Truth, truth: OutputTruth) -> None:
