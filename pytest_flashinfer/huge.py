@@ -39,9 +39,7 @@ class OutOfRoom(Exception):  # noqa: N818 - says what happened
 class HugeSizes:
     """Runs a check on one solution at huge sizes; solution and reference are not there at the same time."""
 
-    def __init__(
-        self, item: pytest.Item, session: FibSession, listed: Sequence[Workload], reference: Answers
-    ) -> None:
+    def __init__(self, item: pytest.Item, session: FibSession, listed: Sequence[Workload], reference: Answers) -> None:
         self.item = item
         self.session = session
         self.listed = [workload.axes for workload in listed]

@@ -119,9 +119,7 @@ def most_rounds(kind: str) -> int:
     return max(ROUNDS[kind].values())
 
 
-def measure(
-    session: FibSession, kernel: UnderTest, cases: Cases, workload: Workload, attempt: int = 0
-) -> Measurement:
+def measure(session: FibSession, kernel: UnderTest, cases: Cases, workload: Workload, attempt: int = 0) -> Measurement:
     """Call untimed, then until the times have settled, then once for each round with new inputs.
 
     The number of rounds is fixed before, by the size of the case and by how long a call took earlier. Where calls

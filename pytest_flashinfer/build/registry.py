@@ -50,7 +50,5 @@ def load(request: Request, folder: Path) -> Kernel:
         os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(request["cache"]).resolve() / "torch" / digest(request))
     function = builder.build(request, folder)
     by_destination, module = request["destination_passing"], request["module"]
-    check_signature(
-        function, request["inputs"], request["outputs"], destination_passing=by_destination, module=module
-    )
+    check_signature(function, request["inputs"], request["outputs"], destination_passing=by_destination, module=module)
     return Kernel(function, canonical(request["language"]))

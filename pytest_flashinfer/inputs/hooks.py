@@ -57,9 +57,7 @@ def _last(definition: Definition, source: str, what: str) -> tuple[str, Function
     return list(functions(tree).items())[-1]
 
 
-def call_custom(
-    definition: Definition, axes_and_scalars: Mapping[str, Any], *, device: str
-) -> dict[str, Any]:
+def call_custom(definition: Definition, axes_and_scalars: Mapping[str, Any], *, device: str) -> dict[str, Any]:
     """Return the inputs that the definition's custom entry point makes from sizes and scalars.
 
     Raises InputsError where there is none or it fails, with the reason in one line.

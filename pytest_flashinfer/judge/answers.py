@@ -149,9 +149,7 @@ class Answers:
         except ReferenceFailed as error:
             raise InputsError(str(error)) from error
 
-    def check(
-        self, outputs: Mapping[str, torch.Tensor], truth: Truth, settings: Mapping[str, Any]
-    ) -> str | None:
+    def check(self, outputs: Mapping[str, torch.Tensor], truth: Truth, settings: Mapping[str, Any]) -> str | None:
         """Return why the definition's own check refuses outputs, or `None`. Raises ReferenceFailed where it fails."""
         pairs = [(each.native, outputs.get(name)) for name, each in truth.outputs.items()]
         return self._process.ask(lambda oracle: errands.check(oracle, pairs, settings, self.timeout))

@@ -201,9 +201,7 @@ def copied(output: OutputTruth) -> OutputTruth:
     return replace(output, **parts)
 
 
-def _read(
-    name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packing, base: torch.Tensor
-) -> OutputTruth:
+def _read(name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packing, base: torch.Tensor) -> OutputTruth:
     parts: dict[str, torch.Tensor | None] = {}
     for part in PARTS:
         slot = packing.slots.get(f"{name}\0{part}")

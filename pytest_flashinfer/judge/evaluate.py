@@ -152,9 +152,7 @@ def _sampled(run: Reference, native: Results, spent: dict[str, float]) -> Truth:
     return replace(plain, outputs=outputs, how=SAMPLED)
 
 
-def _native_only(
-    run: Reference, native: Results, why: str, spent: dict[str, float], *, bounded: bool = True
-) -> Truth:
+def _native_only(run: Reference, native: Results, why: str, spent: dict[str, float], *, bounded: bool = True) -> Truth:
     how = why if why == SAMPLED else f"native: {why}"
     truths = {}
     for name, value in native.items():

@@ -15,9 +15,7 @@ DRAWN = ("probabilities", "support", "ids")  # in rows of which several elements
 PARTS = ("native", "wide", "allowance", "undecided", "held", *DRAWN)
 
 
-def question(
-    request: Mapping[str, Any], memory: Slots
-) -> tuple[dict[str, Any], dict[str, OutputSpec], dict[str, Any]]:
+def question(request: Mapping[str, Any], memory: Slots) -> tuple[dict[str, Any], dict[str, OutputSpec], dict[str, Any]]:
     """Return the inputs, the outputs and the options of `evaluate` that a request states."""
     inputs = inputs_of(request, memory)
     specs = {each["name"]: _spec(each) for each in request["outputs"]}

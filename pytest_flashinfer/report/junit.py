@@ -17,9 +17,7 @@ _NUMBERS = ("latency_s", "speedup", "roofline_s", "roofline_share", "bound_share
 def results(text: str) -> Iterator[Result]:
     """Yield the records of all tests of solutions in a report. Raises `xml.etree.ElementTree.ParseError`."""
     for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - of a run of our own
-        properties: dict[str, object] = {
-            str(each.get("name")): each.get("value", "") for each in case.iter("property")
-        }
+        properties: dict[str, object] = {str(each.get("name")): each.get("value", "") for each in case.iter("property")}
         for name in _NUMBERS:
             if name in properties:
                 properties[name] = float(str(properties[name]))

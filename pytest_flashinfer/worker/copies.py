@@ -39,9 +39,7 @@ def swapped(outputs: list[dict[str, Any]], targets: list[torch.Tensor], memory: 
     return problems
 
 
-def collect(
-    result: object, request: Mapping[str, Any], memory: Memory, before: Held
-) -> Copied:
+def collect(result: object, request: Mapping[str, Any], memory: Memory, before: Held) -> Copied:
     """Copy returned values into their snapshots. An input that was returned as what is written into it is left out."""
     outputs = request["outputs"]
     found, problems = results.pair(result, outputs)

@@ -107,8 +107,12 @@ def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, A
 
 
 def _span(span: Any) -> dict[str, Any]:
-    return {**vars(span), "kernels": [str(name)[:_LONGEST_NAME] for name in span.kernels[:_MOST_KERNELS]],
-            "kernel_seconds": list(span.kernel_seconds[:_MOST_KERNELS]), "note": str(span.note)[:_LONGEST_NAME]}
+    return {
+        **vars(span),
+        "kernels": [str(name)[:_LONGEST_NAME] for name in span.kernels[:_MOST_KERNELS]],
+        "kernel_seconds": list(span.kernel_seconds[:_MOST_KERNELS]),
+        "note": str(span.note)[:_LONGEST_NAME],
+    }
 
 
 def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
