@@ -16,6 +16,7 @@ from pytest_flashinfer.distribution import group_of
 from pytest_flashinfer.report.baseline import MACHINE
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Generator, Mapping, Sequence
 
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -52,6 +53,7 @@ class Benchmarks:
     def __init__(self, session: FibSession) -> None:
         self.session = session
         self._rows: dict[str, Mapping[str, Any]] = {}
+        self._unsaved = ""  # the option that asked for times which there are not
         self._absent = not hasattr(session.config.hook, "pytest_benchmark_update_json")  # -p no:benchmark
         if self._absent:
             session.config.addinivalue_line("markers", "benchmark: settings of pytest-benchmark, which is switched off")
@@ -76,11 +78,22 @@ class Benchmarks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Hand over what the other processes timed, before pytest-benchmark saves."""
+        """Hand over what the other processes timed, before pytest-benchmark saves.
+
+        Where nothing was timed it would warn, in a place where `-Werror` takes every report of the run away.
+        """
         kept = session.config.pluginmanager.get_plugin("pytest-benchmark")
         if kept is not None:
             kept.benchmarks += [_restored(self._rows[name], kept.options) for name in sorted(self._rows)]
+            if not kept.benchmarks:
+                self._unsaved = _asked_to_save(session.config.option)
+                kept.handle_saving = lambda: None
         yield
+
+    def tell(self, reporter: pytest.TerminalReporter) -> None:
+        """Say that there are no times to keep."""
+        if self._unsaved:
+            reporter.write_line(f"{self._unsaved}: nothing was timed, and nothing is saved")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
@@ -104,9 +117,17 @@ class Benchmarks:
         cards = [each.get(MACHINE, {}).get("card") for each in (machine_info, compared_benchmark["machine_info"])]
         if cards[0] != cards[1]:
             text = f"--benchmark-compare: that run was on {cards[1] or 'an unknown card'}, this one is on {cards[0]}"
-            self.session.config.issue_config_time_warning(
-                pytest.PytestWarning(f"{text}: the difference is the cards'"), stacklevel=2
-            )
+            warning = pytest.PytestWarning(f"{text}: the difference is the cards'")
+            try:
+                self.session.config.issue_config_time_warning(warning, stacklevel=2)
+            except pytest.PytestWarning as error:  # -W error
+                raise pytest.UsageError(str(error)) from None
+
+
+def _asked_to_save(option: argparse.Namespace) -> str:
+    """Return the option of pytest-benchmark by which timings are to be saved; empty where they are not."""
+    names = ("benchmark_json", "benchmark_save", "benchmark_autosave")
+    return next((f"--{name.replace('_', '-')}" for name in names if getattr(option, name, None)), "")
 
 
 def _restored(row: Mapping[str, Any], options: Mapping[str, Any]) -> Any:

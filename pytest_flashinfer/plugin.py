@@ -64,9 +64,10 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
 
     session = FibSession(config, settings, processes)
     kernels, records, idle = FlashInferPlugin(config, session), Records(session), Idle(session)
+    benchmarks = Benchmarks(session)
     config.pluginmanager.register(kernels, "flashinfer-kernels")
     config.pluginmanager.register(records, "flashinfer-records")
-    config.pluginmanager.register(Benchmarks(session), "flashinfer-benchmarks")
+    config.pluginmanager.register(benchmarks, "flashinfer-benchmarks")
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
     config.pluginmanager.register(idle, "flashinfer-idle")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
@@ -80,7 +81,7 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
 
         config.pluginmanager.register(Shard(*settings.shard), "flashinfer-shard")
     if alone:
-        closing.register(config, session, [idle, kernels, records])
+        closing.register(config, session, [idle, kernels, benchmarks, records])
     else:
         termination.register(config)
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from .repository import WRONG
+
 SPEED = ("-k", "test_speed")
 
 
@@ -17,6 +19,24 @@ def test_json(repository):
     assert 0 < entry["stats"]["median"] < 1
     assert entry["extra_info"]["speedup"] > 0
     assert "cpu" in json.dumps(entry["extra_info"]).lower() or "wall" in json.dumps(entry["extra_info"]).lower()
+
+
+def test_where_nothing_was_timed_all_else_is_written(repository):
+    """Also where warnings are errors: pytest-benchmark's own would end the run before anything is shown or written."""
+    repository.solve("good", WRONG)
+    done = repository.run("-Werror", "-k", "test_correct", "--benchmark-json=run.json", "--fib-results=results.jsonl")
+    assert done.code == 1
+    assert done["test_correct"].outcome == "failure"
+    assert "INCORRECT_NUMERICAL" in done.output
+    assert "--benchmark-json: nothing was timed, and nothing is saved" in done.output
+    assert (repository.root / "results.jsonl").stat().st_size
+    assert not (repository.root / "run.json").exists()
+
+
+def test_a_part_without_items_has_no_times_either(kernels):
+    result = kernels("-Werror", "-k", "test_schema", "--fib-shard=1/2", "--benchmark-autosave")
+    other = kernels("-Werror", "-k", "test_schema", "--fib-shard=2/2", "--benchmark-autosave")
+    assert [result.ret, other.ret] == [0, 0]
 
 
 def test_skip_leaves_correctness(kernels):
