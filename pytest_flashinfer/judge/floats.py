@@ -75,9 +75,15 @@ def spacing(values: torch.Tensor, dtype: str) -> torch.Tensor:
 
 def representable(values: torch.Tensor, dtype: torch.dtype) -> bool:
     """Say whether rounding to `dtype` changes no value (NaN counts as unchanged)."""
+    return not bool(moved(values, dtype).any())
+
+
+def moved(values: torch.Tensor, dtype: torch.dtype, near: float = 0.0) -> torch.Tensor:
+    """Return which values (float64 or float32) rounding to `dtype` changes by more than `near` of them; NaN by none."""
     plain = values.as_subclass(torch.Tensor)
     there = plain.to(dtype).to(plain.dtype)
-    return bool(((there == plain) | plain.isnan()).all())
+    same = (there == plain) | plain.isnan()
+    return ~(same | ((there - plain).abs() <= near * plain.abs())) if near else ~same
 
 
 def unpack(packed: torch.Tensor, dtype: str) -> torch.Tensor:

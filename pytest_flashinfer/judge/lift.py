@@ -85,10 +85,10 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             if is_narrow(arg.declared) and not arg.origin:
                 replace(op, args, place, torch.Tensor.to(arg, arg.declared).to(self.wide))
                 low.append((place, arg.declared))
-            elif arg.declared in _SIXTEEN and not arg.origin and not representable(arg, arg.declared):
+            elif arg.declared in _SIXTEEN and not arg.origin and bool(roundoff.rounded(arg, arg.declared).any()):
                 low.append((place, arg.declared))
-            elif not strict and self.working and arg.declared not in _SIXTEEN and not representable(arg, self.working):
-                low.append((place, self.working))
+            elif not strict and self.working and arg.declared not in _SIXTEEN:
+                low += [(place, self.working)] if bool(roundoff.rounded(arg, self.working).any()) else []
         step.low, step.settled = tuple(low), tuple(settled)
         self.plan.low = next((dtype for _, dtype in low if not is_narrow(dtype)), self.plan.low)
 

@@ -156,7 +156,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             plain = arg.as_subclass(torch.Tensor)
             held = plain.to(dtype).to(self.wide)
             return torch.where(held.isfinite(), held, plain)
-        return arg * self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
+        factor = self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
+        return torch.where(roundoff.rounded(arg, dtype), arg * factor, arg)
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
         """Add the rounding error of the operation itself."""
@@ -229,15 +230,16 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         """
         arg = args[0].as_subclass(torch.Tensor)
         unit = _HELD * torch.finfo(dtype).eps / 4 * self.loud
-        if self.number:
-            factor = self.dice.rounding(arg, unit)
-            held = arg * factor if step.name == "sum" else arg + (factor - 1)
-        elif step.name == "sum":
-            held = arg.to(dtype).to(self.wide)
+        if step.name == "sum":
+            held, top = arg, None
         else:
             top = torch.nan_to_num(arg.amax(dim=args[1], keepdim=True), nan=0.0, posinf=0.0, neginf=0.0)
-            held = (arg - top).exp().to(dtype).to(self.wide).log() + top
-        replace(op, args, 0, held)
+            held = (arg - top).exp()
+        if self.number:
+            held = torch.where(roundoff.rounded(held, dtype), held * self.dice.rounding(arg, unit), held)
+        else:
+            held = held.to(dtype).to(self.wide)
+        replace(op, args, 0, held if top is None else held.log() + top)
 
 
 def _first(args: list[Any]) -> torch.dtype | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .floats import moved
 from .lifted import Lifted, flatten
 from .ops import Kind, magnitude
 
@@ -18,6 +19,7 @@ _LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor c
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
 _COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err, and how many products they are for
 _TINY = 1e-300
+_NEAR = 2.0**-21  # of a value: what float32 arithmetic may be off by where the result has few bits
 _SWAMPED, _SUMS = 2.0**-24, 8  # of the largest term; how many sums torch makes at the least
 _ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
 _HALF = 0.5  # the mantissa of powers of two
@@ -143,14 +145,22 @@ def length(step: Step, args: list[Any], result: torch.Tensor) -> int:
     return max(1, first.numel() // result.numel())
 
 
+def rounded(arg: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return which values are rounded where they are held in `dtype`; equal weights of 64 keys, say, are not."""
+    return moved(arg, dtype, _NEAR)
+
+
 def held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
     """Return the rms error of a product whose operands in `step.low` are held in 16 bits."""
     squares = [arg.as_subclass(torch.Tensor).square() if isinstance(arg, Lifted) else arg for arg in args]
     if step.name.startswith(("add", "badd")):
         squares[0] = torch.zeros_like(squares[0])
-    unit = sum((torch.finfo(dtype).eps / 4) ** 2 for _, dtype in step.low)
-    error: torch.Tensor = func(*squares)
-    return error.mul_(unit).sqrt_()
+    error: Any = 0.0
+    for place, dtype in step.low:
+        own = squares[place] * rounded(args[place], dtype)
+        error = error + func(*squares[:place], own, *squares[place + 1 :]) * (torch.finfo(dtype).eps / 4) ** 2
+    found: torch.Tensor = error.sqrt_()
+    return found
 
 
 def uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
