@@ -6,6 +6,7 @@ reports takes it off again and hands all of them to pytest-benchmark's own sessi
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ import pytest
 from pytest_flashinfer import stopwatch
 from pytest_flashinfer.distribution import group_of
 from pytest_flashinfer.report.baseline import MACHINE
+from pytest_flashinfer.report.place import obstacle
 
 if TYPE_CHECKING:
     import argparse
@@ -57,6 +59,9 @@ class Benchmarks:
         self._absent = not hasattr(session.config.hook, "pytest_benchmark_update_json")  # -p no:benchmark
         if self._absent:
             session.config.addinivalue_line("markers", "benchmark: settings of pytest-benchmark, which is switched off")
+        target = getattr(session.config.option, "benchmark_json", None)
+        if isinstance(target, Path) and not (session.lists_only or _distributed(session.config)):
+            _demand_a_place(target)  # older versions open the file themselves, at once
 
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
         """Time nothing where pytest-benchmark, which keeps the times, is switched off; all else is checked."""
@@ -122,6 +127,13 @@ class Benchmarks:
                 self.session.config.issue_config_time_warning(warning, stacklevel=2)
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None
+
+
+def _demand_a_place(target: Path) -> None:
+    """Raise pytest.UsageError where pytest-benchmark could not write, and would take the run's other reports along."""
+    reason = obstacle(target)
+    if reason:
+        raise pytest.UsageError(f"--benchmark-json: {reason}")
 
 
 def _asked_to_save(option: argparse.Namespace) -> str:

@@ -22,16 +22,27 @@ if TYPE_CHECKING:
 class Records:
     """The hooks behind `--fib-resume`, `--fib-results` and `--fib-calls`.
 
-    Raises `pytest.UsageError` for a kernel calling record that has faults, and for results that are to be a folder.
+    Raises `pytest.UsageError` for a kernel calling record that has faults, and where results cannot be written in the
+    end, or would take the place of something else.
     """
 
     def __init__(self, session: FibSession) -> None:
         self.session = session
-        if self._target is not None and self._target.is_dir():
-            raise pytest.UsageError(f"--fib-results: {self._target} is a folder: name a file")
+        self._demand_a_place()
         self.calls = [each for path in session.options.calls for each in _read_calls(path)]
         self._held: dict[str, Held] = {}
         self._written = ""
+
+    def _demand_a_place(self) -> None:
+        """See before the run that its results can be written where they are to go, and that nothing is lost there."""
+        if self._target is None or hasattr(self.session.config, "workerinput"):
+            return
+        from pytest_flashinfer.report.benchmark import is_results
+        from pytest_flashinfer.report.place import obstacle
+
+        reason = obstacle(self._target, "file of benchmark results", is_results)
+        if reason:
+            raise pytest.UsageError(f"--fib-results: {reason}")
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remove the results of an earlier run: were this one killed, they would be taken for its own."""

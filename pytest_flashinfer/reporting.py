@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer.report.html import extra
+from pytest_flashinfer.report.html import extra, page
+from pytest_flashinfer.report.place import obstacle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,22 +20,23 @@ if TYPE_CHECKING:
 class HtmlReport:
     """The hook behind `--fib-report`, of the process that has all results.
 
-    Raises `pytest.UsageError` at once where the report cannot be written in the end.
+    Raises `pytest.UsageError` at once where the report cannot be written in the end, or would take the place of
+    something else.
     """
 
     def __init__(self, session: FibSession, target: Path) -> None:
-        missing = extra.missing()
-        if missing or target.is_dir():
-            raise pytest.UsageError(f"--fib-report: {missing or f'{target} is a folder: name a file'}")
+        reason = extra.missing() or ("" if session.lists_only else obstacle(target, "HTML report", page.is_page))
+        if reason:
+            raise pytest.UsageError(f"--fib-report: {reason}")
         self.session, self.target = session, target
         self._written = ""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Write the page; also of a run cut short, but not of one that only collects."""
-        if self.session.config.option.collectonly:
+        """Write the page; also of a run cut short, but not of one that only lists."""
+        if self.session.lists_only:
             return
-        from pytest_flashinfer.report.html import boards, page, rows
+        from pytest_flashinfer.report.html import boards, rows
 
         session = self.session
         found = rows.of_run(session.outcomes.results(), session.device.name, session.versions, self._workloads())

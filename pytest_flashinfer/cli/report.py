@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.report.html import boards, extra, gather, page
 from pytest_flashinfer.report.numbers import count
+from pytest_flashinfer.report.place import obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +31,8 @@ def run(
     missing = extra.missing()
     if missing:
         raise CannotReportError(missing)
-    if target.is_dir():
-        raise CannotReportError(f"-o {target} is a folder: name a file")
+    if reason := obstacle(target, "HTML report", page.is_page):
+        raise CannotReportError(f"-o {reason}")
     for path in (*definitions, *solutions):
         path.stat()
     files = gather.trace_files(traces)

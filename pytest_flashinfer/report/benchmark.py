@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.data.jsontext import read_json_lines
+from pytest_flashinfer.data.sniff import kind_of
 from pytest_flashinfer.data.write import to_line
 from pytest_flashinfer.report.results import mean
 
@@ -105,6 +107,12 @@ def of_unreadable(files: Iterable[Unreadable], device: str) -> list[dict[str, An
         }
         for each in sorted(files, key=lambda each: (each.definition or UNKNOWN, each.name, each.path))
     ]
+
+
+def is_results(path: Path) -> bool:
+    """Say whether a file begins with a benchmark result."""
+    first = next(read_json_lines(path), None)
+    return first is not None and kind_of(first.value) == "result"
 
 
 def write(path: Path, lines: Sequence[dict[str, Any]]) -> None:

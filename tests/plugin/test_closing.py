@@ -30,16 +30,17 @@ def test_a_comparison_that_ends_the_run_takes_nothing_away(repository, kernels, 
 
 def test_a_run_without_a_terminal_writes_the_same(repository, kernels, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(repository.root / "summary.md"))
-    repository.write("results.jsonl", "of an earlier run\n")
+    repository.write("results.jsonl", '{"kernel_id": "of an earlier run"}\n')
     assert kernels(*WRITTEN, "-p", "no:terminal").ret == 0
     assert results(repository)["good"]["time"] > 0
     assert (repository.root / "report.html").stat().st_size
     assert "<code>good</code>" in (repository.root / "summary.md").read_text()
 
 
-def test_nor_does_it_succeed_where_it_cannot(repository, kernels):
-    repository.write("taken", "a file")
-    assert kernels("-k", "test_correct", "--fib-results=taken/results.jsonl", "-p", "no:terminal").ret == 1
+def test_nor_does_it_succeed_where_it_no_longer_can(repository, kernels):
+    taken = "import os\n\ndef pytest_runtest_call():\n    os.rmdir('out')\n    open('out', 'w').close()\n"
+    repository.write("conftest.py", taken)
+    assert kernels("-k", "test_correct", "--fib-results=out/results.jsonl", "-p", "no:terminal").ret == 1
 
 
 DIES = """

@@ -61,9 +61,10 @@ def test_the_ini_key(repository, kernels):
     assert (repository.root / "from_ini.html").is_file()
 
 
-def test_collecting_leaves_an_earlier_report_as_it_is(repository, kernels):
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan"])
+def test_listing_leaves_an_earlier_report_as_it_is(repository, kernels, option):
     page = repository.write("report.html", "earlier")
-    kernels("--fib-report=report.html", "--collect-only")
+    assert kernels("--fib-report=report.html", option).ret == 0
     assert page.read_text() == "earlier"
 
 
@@ -76,17 +77,14 @@ def test_under_xdist_one_process_writes_it(repository):
     assert re.findall(r'data-solution="(\w+)"', text) == ["good", "wrong"]
 
 
-def test_a_place_that_cannot_be_written_is_one_line(repository):
-    repository.write("taken", "a file")
-    done = repository.run("-k", "test_correct", "--fib-report=taken/report.html")
-    assert done.code == 1
-    assert "cannot be written" in done.output
-
-
 def test_a_folder_or_a_missing_extra_stops_the_run_at_once(repository, kernels, monkeypatch):
-    result = kernels("--fib-report=.")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --fib-report: * is a folder: name a file"])
+    for place, words in (
+        (".", "* is a folder: name a file"),
+        ("definitions/elementwise/scale_add_h8.json", "* no HTML*"),
+    ):
+        result = kernels(f"--fib-report={place}")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"ERROR: --fib-report: {words}"])
     monkeypatch.setattr(extra, "PACKAGES", ("no_such_package",))
     result = kernels("--fib-report=report.html")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -86,18 +86,28 @@ def test_a_solution_that_was_not_timed_has_no_time(repository):
     assert "time" not in only
 
 
-def test_a_place_that_cannot_be_written_is_one_line(repository):
+@pytest.mark.parametrize("option", ["--fib-results", "--fib-report", "--benchmark-json"])
+def test_a_place_that_cannot_be_written_stops_the_run_at_once(repository, kernels, option):
+    if option == "--fib-report":
+        pytest.importorskip("plotly")
     repository.write("taken", "a file")
-    done = repository.run("-k", "test_correct", "--fib-results=taken/results.jsonl")
-    assert done.code == 1, "what was asked for is not there"
-    assert "--fib-results: " in done.output
-    assert "cannot be written" in done.output
+    result = kernels(f"{option}=taken/results")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {option}: *taken/results cannot be written: *"])
+
+
+def test_a_kernel_in_place_of_the_results_stays(repository, kernels):
+    path = repository.write("solutions/mine.py", f"definition = 'scale_add_h8'\n\n\n{GOOD}")
+    result = kernels("--fib-results=solutions/mine.py")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --fib-results: *mine.py is there and is no file of benchmark results: *"])
+    assert path.read_text().endswith(GOOD)
 
 
 @pytest.fixture
 def old(repository):
     """Results of an earlier run."""
-    return repository.write("results.jsonl", '{"solution": "old"}\n')
+    return repository.write("results.jsonl", '{"kernel_id": "scale_add_h8", "solution": "old"}\n')
 
 
 def interrupted(repository, number, *options):

@@ -38,6 +38,10 @@ WORDS = {  # for statuses, where there is little room
     "REWARD_HACK": "reward hack",
     "INVALID_REFERENCE": "invalid reference",
 }
+_BEGINNING = (  # of the template
+    b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    b'<meta http-equiv="Content-Security-Policy" content='
+)
 PART_CHARACTERS = 1 << 20  # of the file, that are written at a time
 
 
@@ -56,6 +60,12 @@ def write(path: Path, report: Report) -> int:
     finally:
         unfinished.unlink(missing_ok=True)
     return path.stat().st_size
+
+
+def is_page(path: Path) -> bool:
+    """Say whether a file is a page that `write` wrote. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
 
 
 def _parts(report: Report) -> Iterator[str]:
