@@ -35,9 +35,9 @@ def test_schema(definition_file: DefinitionFile) -> None:
     definition_file.raise_faults()
 
 
-def test_reference(workload: Workload, cases: Cases, reference: Answers) -> None:
-    """The reference runs on a workload and yields the shapes and dtypes that the definition declares."""
-    reference.answer(cases.first(workload))
+def test_reference(workload: Workload, cases: Cases, reference: Answers, judge: Judge) -> None:
+    """The reference runs on a workload and yields the shapes and dtypes that the definition declares, and no NaN."""
+    judge.admit(reference.answer(cases.first(workload)))
 
 
 def test_correct(solution: UnderTest, workload: Workload, cases: Cases, reference: Answers, judge: Judge) -> None:

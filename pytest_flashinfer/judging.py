@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.compare import admit, compare
 from pytest_flashinfer.judge.comparison import Comparison
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.topk import is_ranked
@@ -31,8 +30,17 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.pristine import Violation
     from pytest_flashinfer.worker.runner import RunResult
 
-Judge = Callable[["Call", "Truth"], None]  # raises Failed
 MEASURED = ("max_abs", "max_rel", "bound_share")  # what is recorded of the calls of an item that passed
+
+
+class Judge(Protocol):
+    """Decides about calls; `admit` about a truth."""
+
+    def __call__(self, call: Call, truth: Truth) -> None:
+        """Raise Failed where the call is wrong."""
+
+    def admit(self, truth: Truth) -> None:
+        """Raise Unfair where no call could be right."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,10 @@ class Compare:
         if lacking:
             raise Failed(Verdict("INVALID_REFERENCE", lacking), call.case)
 
+    def admit(self, truth: Truth) -> None:
+        """Raise Unfair where no call could be right."""
+        admit(truth, self.tolerance)
+
     def finish(self) -> None:
         """Raise Failed where the stated tolerance lets a cheap answer to every drawn case pass."""
         found = self.proof.lacking_of_all()
@@ -137,7 +149,7 @@ class Compare:
             raise Failed(Verdict("INVALID_REFERENCE", found[0]), found[1])
 
     def verdict(self, call: Call, truth: Truth) -> Verdict:
-        """Decide about one call; it is not wrong by another case's bound."""
+        """Decide about one call; it is not wrong by another case's bound, nor where the reference is to blame."""
         if call.error is not None:
             return decide(error=call.error)
         assert call.result is not None
@@ -150,15 +162,22 @@ class Compare:
         verdict = self._decided(call, call.result, truth)
         again = truth.in_full or truth.closer
         if verdict.passed or call.violations or again is None:
-            return verdict
+            return self._blamed(verdict, call, truth)
         try:
             found = again()
         except ReferenceFailed as error:
             if again is truth.in_full:
                 raise
             # A closer look only excuses: what is known without it is enough to blame somebody.
-            return replace(verdict, details=f"{verdict.details}\nno closer look at what rounding decides: {error}")
+            details = f"{verdict.details}\nno closer look at what rounding decides: {error}"
+            return self._blamed(replace(verdict, details=details), call, truth)
         return self.verdict(call, found)
+
+    def _blamed(self, verdict: Verdict, call: Call, truth: Truth) -> Verdict:
+        """Return a verdict. Raises Unfair where values are wrong, and the reference's own would be."""
+        if not call.violations and verdict.status in ("INCORRECT_NUMERICAL", "INVALID_REFERENCE"):
+            admit(truth, self.tolerance)
+        return verdict
 
     def _decided(self, call: Call, result: RunResult, truth: Truth) -> Verdict:
         comparisons = self._comparisons(result, call.case, truth)

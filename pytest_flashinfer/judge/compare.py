@@ -12,6 +12,7 @@ from .exact import Exact
 from .holding import in_force
 from .measure import Values
 from .message import decide, explain
+from .origin import Unfair
 from .sampling import compare_samples
 from .tolerance import Tolerance
 from .topk import compare_topk
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from .truth import OutputTruth
+    from .truth import OutputTruth, Truth
 
 
 def compare(  # noqa: PLR0913 - all but two have defaults
@@ -71,6 +72,19 @@ def compare(  # noqa: PLR0913 - all but two have defaults
         given = {name: value for name, value in (inputs or {}).items() if alike is None or name in alike}
         found = explain(judge, tally, given, previous)
     return found
+
+
+def admit(truth: Truth, tolerance: Tolerance) -> None:
+    """Raise Unfair where the reference has NaN, or an infinity that is not tolerated: no kernel could be right there.
+
+    Of a truth that is found in parts the first one is looked at.
+    """
+    truth = truth if truth.parts is None else truth.parts.first
+    for output in truth.outputs.values():
+        if output.native is not None and output.native.is_floating_point():
+            found = compare(output.native, output, tolerance, equal_nan=truth.nan_inputs)
+            if found.problem in ("reference", "nonfinite"):
+                raise Unfair(found.summary)
 
 
 def _missing(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison:

@@ -85,16 +85,21 @@ class Values:
         tol = self.tolerated(part, e)
         error = (a - e).abs()
         a_ok, e_ok = torch.isfinite(a), torch.isfinite(e)
-        huge = e_ok & (e.abs() + torch.nan_to_num(tol) >= self.overflow)  # rounds to inf, or may
+        size = e.abs()
+        reach = size if self.allowance is None else size + torch.nan_to_num(tol)
+        huge = e_ok & (reach >= self.overflow)  # rounds to inf, or may where an honest kernel is that far off
         special = ~(a_ok & e_ok)
         agree = (a == e) | (a.isnan() & e.isnan()) | (huge & ~a_ok & (a.sign() == e.sign()))
-        forgiven = agree & (e == -torch.inf) if self.own.allow_negative_inf is not False else agree & False
+        forgiven = agree & e_ok & (size < self.overflow)
+        if self.own.allow_negative_inf is not False:
+            forgiven |= agree & (e == -torch.inf)
         if self.equal_nan:  # inf - inf, inf * 0: kernels differ in which of NaN and inf comes out
             lost = (e == -torch.inf) | (a == -torch.inf) | a_ok | (e_ok & ~huge)
             forgiven = agree | ~lost
         if self.undecided is not None:
             native_ok = torch.isfinite(self.native[part].to(torch.float64))
-            forgiven |= self.undecided[part] & ((native_ok != e_ok) | (a_ok & (native_ok == e_ok)))
+            disputed = (native_ok != e_ok) | (native_ok & huge)
+            forgiven |= self.undecided[part] & (disputed | a_ok)
         missed = ~special & ~(error <= tol)
         if self.own.max_error_cap is not None:
             missed |= ~special & (error > self.own.max_error_cap)

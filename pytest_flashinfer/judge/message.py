@@ -114,7 +114,8 @@ def _headline(  # noqa: PLR0913, PLR0917 - the facts of one line
     name = judge.truth.name
     spot = f"{name}[{', '.join(map(str, index))}]" if index else name
     if problem == "reference":
-        return f"{spot}: reference is {_special(actual)} here (and so is the output); equal_nan accepts it"
+        way = "take other inputs, or accept it by --fib-tolerance=equal_nan=true"
+        return f"{spot}: reference is {_special(actual)} here: {way}"
     if problem == "nonfinite":
         return f"{spot}: {_show(actual)} instead of {_show(expected)}"
     said = f"; {rule}" if rule else ""

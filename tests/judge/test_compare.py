@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from itertools import product
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge import measure
-from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge import floats, measure
+from pytest_flashinfer.judge.compare import admit, compare
 from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.origin import Unfair
 from pytest_flashinfer.judge.tolerance import Tolerance, parse
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
 
 INF, NAN = math.inf, math.nan
 
@@ -68,6 +71,30 @@ class TestCase05:
 
     def test_plus_inf_on_both_sides_is_the_references_fault(self) -> None:
         assert compare(torch.tensor([INF]), floats_of([INF])).problem == "reference"
+
+    @pytest.mark.parametrize("words", ["", "equal_nan=true", "allow_negative_inf=false", "atol=1"])
+    def test_a_truth_is_refused_where_a_result_that_is_no_worse_would_be(self, words: str) -> None:
+        natives, wides = (1.0, 65504.0, INF, -INF, NAN), (1.0, 65519.0, 65521.0, -65521.0, INF, -INF, NAN)
+        for native, wide in product(natives, wides):
+            given, values = torch.tensor([1.0, native]).half(), torch.tensor([1.0, wide]).double()
+            other = given.isfinite() != (values.abs() < floats.overflow_at("float16"))
+            other |= given.isnan() != values.isnan()
+            truth = OutputTruth("y", "float16", given, values, torch.ones(2).double(), undecided=other)
+            tolerance = parse(words)
+            refused = compare(given, truth, tolerance).problem in ("reference", "nonfinite")
+            assert refused <= (not math.isfinite(native))
+            with pytest.raises(Unfair, match=r"^y\[1\]: ") if refused else nullcontext():
+                admit(Truth({"y": truth}), tolerance)
+            for value in (0.0, *natives):
+                found = compare(torch.tensor([1.0, value]).half(), truth, tolerance)
+                assert found.problem != "reference" or refused, "a solution would be blamed"
+
+    @pytest.mark.parametrize(("value", "passes"), [(INF, True), (-INF, False), (NAN, False), (65504.0, True)])
+    def test_what_may_round_to_an_infinity_may_be_one(self, value: float, *, passes: bool) -> None:
+        truth = floats_of([65504.0, 8.0], bound=20, dtype=torch.float16)
+        assert compare(torch.tensor([value, 8.0]).half(), truth).ok is passes
+        found = compare(torch.tensor([value, 8.0]).half(), truth, parse("atol=20"))
+        assert found.problem == ("" if value == 65504 else "nonfinite"), "limits are no roundings"
 
     def test_inputs_with_inf_let_inf_and_nan_trade_places(self) -> None:
         assert compare(torch.tensor([NAN, INF]), floats_of([INF, NAN]), equal_nan=True).ok
