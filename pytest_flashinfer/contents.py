@@ -20,7 +20,7 @@ from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.stale import POISON
 from pytest_flashinfer.inputs.variant import ONE, breaks, variant, varying
-from pytest_flashinfer.kept import Kept
+from pytest_flashinfer.kept import Kept, bits_of, mark_of
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
 if TYPE_CHECKING:
@@ -157,6 +157,11 @@ class Contents:
     def _code(self) -> OwnInputs | None:
         """The definition's own code that makes inputs."""
         return getattr(self.default, "own", None)
+    @property
+    def _by_others(self) -> bool:
+        """Whether others than this package make inputs, which need not follow from a recipe alone."""
+        return self.inputs != self.default or self._code is not None
+
 
     @property
     def _made(self) -> frozenset[str]:
@@ -172,12 +177,14 @@ class Contents:
         make: Callable[[], Mapping[str, Any]],
     ) -> Mapping[str, Any]:
         """Make the inputs of a case once for all solutions, unless others than this package make them."""
-        if self.inputs != self.default or self._code is not None:
+        if self._by_others:
             return make()
         sizes = workload.uuid if workload is not None else tuple(sorted(axes.items()))
         return self.kept.get((self.file, self.definition.name, sizes, str(recipe.to_json()), name), make)
 
     def _shaped(self, case: Case) -> Case:
+        if self._by_others:
+            case = replace(case, marked=mark_of(case.values))
         """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""
         shapes = shapes_of(case.definition, case.axes)
         if declared(case.definition) and None not in shapes.values():

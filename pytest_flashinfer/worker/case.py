@@ -29,7 +29,8 @@ class Case:
 
     `shapes` are the outputs' shapes as they are stored, `()` for a Python scalar. `variant` tells calls on the same
     sizes apart; `moved` asks for storage at other addresses. `lender`: a case of the same sizes whose bound will do for
-    this one, so that the reference need only be run as it stands.
+    this one, so that the reference need only be run as it stands. `marked` tells contents apart where others than this
+    package made them, who may give other ones for the same recipe.
     """
 
     definition: Definition
@@ -41,6 +42,7 @@ class Case:
     workload: Workload | None = None
     moved: bool = False
     lender: Case | None = None
+    marked: bytes = b""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -48,7 +50,7 @@ class Case:
         recipe = json.dumps(self.recipe.to_json(), sort_keys=True)
         uuid = self.workload.uuid if self.workload is not None else None
         lent = self.lender is not None  # the truths differ
-        return (self.definition.name, tuple(sorted(self.axes.items())), recipe, uuid, self.variant, lent)
+        return (self.definition.name, tuple(sorted(self.axes.items())), recipe, uuid, self.variant, self.marked, lent)
 
     @property
     def outputs(self) -> list[Output]:

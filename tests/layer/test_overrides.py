@@ -2,13 +2,14 @@
 
 import inspect
 from dataclasses import replace
-from itertools import islice, permutations
+from itertools import islice, permutations, product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from pytest_flashinfer.contents import Contents
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
@@ -17,9 +18,12 @@ from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
+from pytest_flashinfer.kept import mark_of, sums
 from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs
 from pytest_flashinfer.worker.cudart import CudaError
 from tests.inputs.contracts import ALL
+
+from .contracts import workload
 
 HERE = Path(__file__).parent
 DEFINITION = Definition(
@@ -133,6 +137,42 @@ def test_code_of_the_definition_itself_decides_sizes():
     own = replace(DEFINITION, init="def init(): ...")
     values = {**GOOD, "x": torch.ones(3, 4)}
     assert OverriddenInputs(lambda *_: values, own, HERE)({"n": 2, "h": 4}, Recipe(1)).keys() == GOOD.keys()
+
+
+def test_other_inputs_for_the_same_recipe_have_a_truth_of_their_own():
+    def usual(axes, recipe, _workload=None):
+        return make_inputs(DEFINITION, axes, recipe)
+
+    def alike(*arguments):
+        return {**usual(*arguments), "x": torch.ones(2, 4)}
+
+    def unalike(*arguments):
+        return {**usual(*arguments), "x": torch.randn(2, 4)}
+
+    for make, same in ((usual, True), (alike, True), (unalike, False)):
+        items = [Contents(DEFINITION, make, usual, 7) for _ in range(2)]
+        for listed in (None, workload(2, axes={"n": 2})):
+            one, other = (item.case({"n": 2, "h": 4}, Recipe(1), listed) for item in items)
+            assert (one.key == other.key) is same
+            assert one.elsewhere().key == one.key
+            assert (items[0].varied(one, "fresh", "b").key == items[1].varied(other, "fresh", "b").key) is same
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.bool, torch.int64])
+def test_inputs_are_told_from_others_by_their_bits(dtype):
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).to(dtype)
+    others = [x.flip(0), x.flatten(), x.view(torch.uint8) if dtype.itemsize == 1 else x.to(torch.float16), None, 1.0]
+    marks = {mark_of({"x": each}) for each in [x, *others]} | {mark_of({"y": x}), mark_of({"x": x, "y": x})}
+    assert len(marks) == 8
+    assert mark_of({"x": x.t().clone().t()}) == mark_of({"x": x}) == mark_of({"x": x.clone()})
+    assert mark_of({"x": x[0, 0]}) != mark_of({"x": x[:1, 0]})
+
+
+def test_bytes_that_a_card_adds_up_are_told_from_others(monkeypatch):
+    monkeypatch.setattr("pytest_flashinfer.kept._AT_ONCE", 3)
+    found = {tuple(sums(torch.tensor(each, dtype=torch.uint8)).tolist()) for each in product((0, 1), repeat=7)}
+    assert len(found) == 2**7
+    assert sums(torch.zeros(0, dtype=torch.uint8)).tolist() == [0]
 
 
 @pytest.mark.parametrize(
