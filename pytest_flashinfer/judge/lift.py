@@ -11,7 +11,7 @@ from . import distribute, roundoff
 from .floats import is_narrow, representable
 from .lifted import Lifted, flatten, pass_on, promote, replace, short, tag, true_dtype, whole
 from .ops import Kind, Op, magnitude
-from .wide import Step, WideMode
+from .wide import SUMMED, Step, WideMode
 
 _LIMIT = 2.0**24  # integers up to here are exact in float32
 _LIMIT_OF_EIGHT = 2.0**13  # and in the sums of 14 bits in which some cards add up products of 8-bit floats
@@ -62,6 +62,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         step.fuzzy = not all(arg.settled for arg in floats)
         if op.name in ("logsumexp", "sum") and floats and not floats[0].origin:
             step.sums = op.name == "logsumexp" or floats[0].exponential
+            if step.sums and self.working:
+                roundoff.rounds(step, SUMMED, roundoff.exponentials(step, args)[0], self.working)
         step.eight = step.kind is Kind.CONTRACT and all(map(of_eight, args[-2:]))
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
         step.plain = op.simple and not self.widened and not step.low
@@ -85,10 +87,10 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             if is_narrow(arg.declared) and not arg.origin:
                 replace(op, args, place, torch.Tensor.to(arg, arg.declared).to(self.wide))
                 low.append((place, arg.declared))
-            elif arg.declared in _SIXTEEN and not arg.origin and bool(roundoff.rounded(arg, arg.declared).any()):
+            elif arg.declared in _SIXTEEN and not arg.origin and roundoff.rounds(step, place, arg, arg.declared):
                 low.append((place, arg.declared))
             elif not strict and self.working and arg.declared not in _SIXTEEN:
-                low += [(place, self.working)] if bool(roundoff.rounded(arg, self.working).any()) else []
+                low += [(place, self.working)] if roundoff.rounds(step, place, arg, self.working) else []
         step.low, step.settled = tuple(low), tuple(settled)
         self.plan.low = next((dtype for _, dtype in low if not is_narrow(dtype)), self.plan.low)
 

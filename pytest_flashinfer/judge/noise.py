@@ -10,7 +10,7 @@ from . import distribute, roundoff
 from .floats import is_narrow
 from .lifted import Lifted, flatten, replace, short, tag
 from .ops import Kind, Op, describe
-from .wide import Step, WideMode
+from .wide import SUMMED, Step, WideMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,8 +156,10 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             plain = arg.as_subclass(torch.Tensor)
             held = plain.to(dtype).to(self.wide)
             return torch.where(held.isfinite(), held, plain)
-        factor = self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
-        return torch.where(roundoff.rounded(arg, dtype), arg * factor, arg)
+        plain = arg.as_subclass(torch.Tensor)
+        return roundoff.held(
+            step, place, plain, plain * self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
+        )
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
         """Add the rounding error of the operation itself."""
@@ -230,16 +232,12 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         """
         arg = args[0].as_subclass(torch.Tensor)
         unit = _HELD * torch.finfo(dtype).eps / 4 * self.loud
-        if step.name == "sum":
-            held, top = arg, None
-        else:
-            top = torch.nan_to_num(arg.amax(dim=args[1], keepdim=True), nan=0.0, posinf=0.0, neginf=0.0)
-            held = (arg - top).exp()
+        terms, top = roundoff.exponentials(step, args)
         if self.number:
-            held = torch.where(roundoff.rounded(held, dtype), held * self.dice.rounding(arg, unit), held)
+            terms = roundoff.held(step, SUMMED, terms, terms * self.dice.rounding(arg, unit))
         else:
-            held = held.to(dtype).to(self.wide)
-        replace(op, args, 0, held if top is None else held.log() + top)
+            terms = terms.to(dtype).to(self.wide)
+        replace(op, args, 0, terms if top is None else terms.log() + top)
 
 
 def _first(args: list[Any]) -> torch.dtype | None:

@@ -20,6 +20,7 @@ _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless k
 _COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err, and how many products they are for
 _TINY = 1e-300
 _NEAR = 2.0**-21  # of a value: what float32 arithmetic may be off by where the result has few bits
+_MANY = 0.01  # of the values
 _SWAMPED, _SUMS = 2.0**-24, 8  # of the largest term; how many sums torch makes at the least
 _ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
 _HALF = 0.5  # the mantissa of powers of two
@@ -145,9 +146,32 @@ def length(step: Step, args: list[Any], result: torch.Tensor) -> int:
     return max(1, first.numel() // result.numel())
 
 
-def rounded(arg: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return which values are rounded where they are held in `dtype`; equal weights of 64 keys, say, are not."""
-    return moved(arg, dtype, _NEAR)
+def rounds(step: Step, place: int, arg: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Say whether any value of an argument is rounded where it is held in `dtype`; note where many are not.
+
+    The weights of 64 equal keys, say, have few enough bits, and so have exponentials of zero.
+    """
+    plain = arg.as_subclass(torch.Tensor)
+    changed = moved(plain, dtype, _NEAR)
+    exact = ~changed & (plain != 0)
+    if bool(exact.double().mean() > _MANY):
+        step.exact[place] = exact
+    return bool(changed.any())
+
+
+def held(step: Step, place: int, plain: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """Return `changed` with the values of an argument that 16 bits hold exactly as they are in `plain`."""
+    exact = step.exact.get(place)
+    return changed if exact is None or exact.shape != plain.shape else torch.where(exact, plain, changed)
+
+
+def exponentials(step: Step, args: list[Any]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return what a sum, or a logsumexp, adds up, and what the latter's exponents are less by."""
+    arg = args[0].as_subclass(torch.Tensor)
+    if step.name == "sum" or not arg.numel():
+        return arg, None
+    top = torch.nan_to_num(arg.amax(dim=args[1], keepdim=True), nan=0.0, posinf=0.0, neginf=0.0)
+    return (arg - top).exp(), top
 
 
 def held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
@@ -157,7 +181,7 @@ def held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
         squares[0] = torch.zeros_like(squares[0])
     error: Any = 0.0
     for place, dtype in step.low:
-        own = squares[place] * rounded(args[place], dtype)
+        own = held(step, place, torch.zeros_like(squares[place]), squares[place])
         error = error + func(*squares[:place], own, *squares[place + 1 :]) * (torch.finfo(dtype).eps / 4) ** 2
     found: torch.Tensor = error.sqrt_()
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,12 +11,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_flashinfer.data.raised import told
 
-from .attention import plain_attention
+from .attention import dropout, plain_attention, safe_softmax
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+
+SUMMED = -1  # what a step adds up, in place of an argument's position
+
+
+_APART = {"_safe_softmax": safe_softmax, "native_dropout": dropout}
 
 
 class LiftError(Exception):
@@ -32,7 +38,8 @@ class Step:
     `sums`: adds up exponentials, which a kernel that holds them in 16 bits for a product may add up in that form.
     `plain`: only moves wide tensors, so that nothing is to be done around it. `apart`: a sum whose terms a kernel may
     multiply one by one. `eight`: products of 8-bit values. `settled`: positions of arguments that no rounding before
-    this one can change.
+    this one can change. `exact`: of arguments in `low`, by position, and of what is added up (`SUMMED`), which values
+    16 bits hold as they are, where these are many.
     """
 
     name: str
@@ -46,6 +53,7 @@ class Step:
     apart: bool = False
     eight: bool = False
     settled: tuple[int, ...] = ()
+    exact: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -66,6 +74,7 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
     def __init__(self, wide: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.wide = wide
+        self.default = torch.get_default_dtype()  # of what the reference makes without naming a dtype
         self.widened = False  # whether an argument of the present operation came from outside
         self.contracting = False  # whether a sum of products is being found, if of one product each
 
@@ -91,6 +100,9 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         if op.name.startswith("_scaled_dot_product"):
             with self:
                 return plain_attention(op.name, args, kwargs)
+        if op.name in _APART:
+            with self:
+                return _APART[op.name](*args, **kwargs)
         self.widened = False
         for place in op.writes:
             target = kwargs.get("out") if place < 0 else args[place] if place < len(args) else None
@@ -99,13 +111,26 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         return self._run(func, op, [self._widen(arg) for arg in args], kwargs)
 
     def _run(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
-        asked = self._retarget(op, values, kwargs)
+        asked = kwargs.get("dtype") if op.draws else self._retarget(op, values, kwargs)
         step = self.before(func, op, values, asked)
-        if op.name == "_to_copy" and isinstance(values[0], Lifted) and kwargs.get("dtype") is self.wide:
+        if op.draws:
+            result = self._draw(func, op, values, kwargs)
+        elif op.name == "_to_copy" and isinstance(values[0], Lifted) and kwargs.get("dtype") is self.wide:
             result = func(values[0], **kwargs) if "device" in kwargs else torch.Tensor.clone(values[0])
         else:
             result = func(*values, **kwargs)
         return self._finish(op, step, values, result)
+
+    def _draw(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Draw in the dtype that the reference draws in: torch draws other numbers in another one."""
+        given = {**dict(enumerate(values)), **kwargs}
+        plain = {key: natively(each) for key, each in given.items()}
+        with wide_default(self.default):
+            result = func(*(plain[place] for place in range(len(values))), **{key: plain[key] for key in kwargs})
+        for key in ("out" if place < 0 else place for place in op.writes):
+            given[key].copy_(plain[key])
+            result = given[key] if result is plain[key] else result
+        return result
 
     def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
         if isinstance(result, torch.Tensor):
@@ -143,6 +168,11 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         if isinstance(kwargs.get("dtype"), torch.dtype) and kwargs["dtype"].is_floating_point:
             kwargs["dtype"] = self.wide
         return asked
+
+
+def natively(value: Any) -> Any:
+    """Return a wide tensor as the reference would have it; anything else as it is."""
+    return value.as_subclass(torch.Tensor).to(value.declared) if isinstance(value, Lifted) else value
 
 
 @contextmanager
