@@ -5,21 +5,29 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from pytest_flashinfer.options import REPLAY
-from pytest_flashinfer.report import github
+from pytest_flashinfer.report import github, markdown
+from pytest_flashinfer.report.results import Broken
 from pytest_flashinfer.sources import PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import warnings
+    from collections.abc import Generator, Iterator
 
-    from pytest_flashinfer.outcomes import Outcomes
+    from pytest_flashinfer.report.results import Result
+    from pytest_flashinfer.session import FibSession
 
-_FAULT = re.compile(r"(/[^:\n]+):(\d+)(?::\d+)?: (.+)")
+_ENDS: Final[dict[int, str]] = {
+    pytest.ExitCode.INTERRUPTED: "it was interrupted, and not all of it was run",
+    pytest.ExitCode.NO_TESTS_COLLECTED: "nothing was selected, and nothing was run",
+}
+_FAULT = re.compile(r"([^\s:][^:\n]*):(\d+)(?::\d+)?: (.+)")
 
 
 class GitHub:
@@ -29,11 +37,13 @@ class GitHub:
     The runner looks for commands anywhere in it, so it is told to obey none until the run is over.
     """
 
-    def __init__(self, config: pytest.Config, outcomes: Outcomes) -> None:
-        self.config, self.outcomes = config, outcomes
+    def __init__(self, session: FibSession) -> None:
+        self.config, self.session = session.config, session
         self.token = secrets.token_hex(16) if os.environ.get("GITHUB_ACTIONS") == "true" else ""
         self.stopped = False
         self._lost = ""
+        self._internal: list[Broken] = []
+        self._warnings: dict[str, None] = {}
 
     @property
     def _reporter(self) -> pytest.TerminalReporter | None:
@@ -46,20 +56,29 @@ class GitHub:
             self._reporter.write_line(github.stop(self.token))
             self.stopped = True
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Append the tables to the job's summary."""
-        target = os.environ.get("GITHUB_STEP_SUMMARY")
-        if target:
-            from pytest_flashinfer.report import markdown
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Keep an error of pytest or of a plugin."""
+        self._internal.append(Broken("internal error", str(excrepr)))
 
-            try:
-                path = Path(target)
-                room = markdown.LIMIT - (path.stat().st_size if path.exists() else 0)
-                with path.open("a", encoding="utf-8", errors="replace") as file:
-                    file.write(markdown.summary(self.outcomes.results(), max(0, room)))
-            except OSError as error:
-                self._lost = f"GITHUB_STEP_SUMMARY: {target} cannot be written: {error.strerror}"
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
+        """Keep what is said of the run as a whole, as of a folder without solutions."""
+        if when == "config" and issubclass(warning_message.category, pytest.PytestWarning):
+            self._warnings[str(warning_message.message)] = None
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Append all failures and the tables to the job's summary, once the exit code is known."""
+        try:
+            yield
+        finally:
+            told = [markdown.fenced(text) for text in self._warnings]
+            more = ["\n### Warnings\n\n", *told] if told else []
+            self._lost = _append(self.session.outcomes.results(), more, self._broken(session.exitstatus))
+
+    def _broken(self, exitstatus: int) -> list[Broken]:
+        ended = [Broken("the run", _ENDS[exitstatus])] if exitstatus in _ENDS else []
+        lost = [Broken("the run", text) for text in self.session.lost]
+        return [*self._internal, *ended, *lost, *self.session.outcomes.broken()]
 
     def tell(self, reporter: pytest.TerminalReporter) -> None:
         """Say why the job has no summary."""
@@ -73,8 +92,35 @@ class GitHub:
         if not self.stopped or reporter is None:
             return
         root = Path(os.environ.get("GITHUB_WORKSPACE") or self.config.rootpath)
-        for line in (github.resume(self.token), *github.errors(_failures(reporter), root)):
+        told = [github.command("warning", github.short(text)) for text in self._warnings][: github.SHOWN]
+        for line in (github.resume(self.token), *github.errors(_failures(reporter), root), *told):
             reporter.write_line(line)
+
+
+def refused(config: pytest.Config, why: str) -> None:
+    """Say in an annotation and in the job's summary why a run has not begun, or was refused once all was collected."""
+    if not wanted(config):
+        return
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        sys.stdout.write(f"{github.command('error', github.short(why), title='the run did not begin')}\n")
+    lost = _append([], [], [Broken("the run did not begin", why)])
+    if lost:
+        sys.stderr.write(f"{lost}\n")
+
+
+def _append(results: list[Result], more: list[str], broken: list[Broken]) -> str:
+    """Append to the job's summary, where it has one; return in a line why that cannot be, or the empty string."""
+    target = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not target:
+        return ""
+    try:
+        path = Path(target)
+        room = markdown.LIMIT - (path.stat().st_size if path.exists() else 0)
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(markdown.summary(results, max(0, room), more, broken))
+    except OSError as error:
+        return f"GITHUB_STEP_SUMMARY: {target} cannot be written: {error.strerror}"
+    return ""
 
 
 def wanted(config: pytest.Config) -> bool:
@@ -95,8 +141,9 @@ def _failures(reporter: pytest.TerminalReporter) -> Iterator[github.Failure]:
                 what = facts.get("fib_gate") or facts.get("status") or outcome.upper()
                 yield github.Failure(path, int(line), f"{what}: {about}", text)
             elif faults and all(faults):  # of test_schema: each is about a line of its own
+                here = reporter.config.invocation_params.dir
                 for fault in filter(None, faults):
-                    yield github.Failure(fault[1], int(fault[2]), "a file is not valid", fault[3])
+                    yield github.Failure(str(here / fault[1]), int(fault[2]), "a file is not valid", fault[3])
             else:
                 file, number, _ = getattr(report, "location", None) or (report.nodeid.partition("::")[0], 0, "")
                 yield github.Failure(str(reporter.config.rootpath / file), (number or 0) + 1, report.nodeid, text)

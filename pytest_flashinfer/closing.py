@@ -53,7 +53,7 @@ def register(config: pytest.Config, session: FibSession, parts: list[Part]) -> N
         config.pluginmanager.register(report, "flashinfer-report")
         parts.append(report)
     if actions.wanted(config):
-        github = actions.GitHub(config, session.outcomes)
+        github = actions.GitHub(session)
         config.pluginmanager.register(github, "flashinfer-github")
         parts.append(github)
     config.pluginmanager.register(Closing(parts), "flashinfer-closing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pytest_flashinfer.catalogue import Catalogue
     from pytest_flashinfer.data.faults import Fault
@@ -79,6 +80,18 @@ def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[
     if modules := [str(path) for path in catalogue.dataset.unused_modules()]:
         yield "\n".join(["Python files that are not run, for they have no line `definition = ...`:", *_first(modules)])
     yield from _workloads(catalogue, running)
+
+
+def not_entered(args: Sequence[str], folders: Iterable[str], patterns: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each folder of definitions below one of `args` that pytest does not enter from there."""
+    for folder in folders:
+        for place in (Path(arg).resolve() for arg in args):
+            path = Path(folder).resolve()
+            between = path.relative_to(place).parts if path.is_relative_to(place) else ()
+            name = next((each for each in between for pattern in patterns if fnmatch(each, pattern)), None)
+            if name is not None:
+                why = f"pytest does not enter {name} by itself (norecursedirs)"
+                yield f"no definition in {folder} is collected: {why}; run them with --fib-definitions={folder}"
 
 
 def _unmatched(options: argparse.Namespace, catalogue: Catalogue) -> Iterator[str]:

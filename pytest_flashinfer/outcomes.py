@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.distribution import group_of
-from pytest_flashinfer.report.results import Result
+from pytest_flashinfer.report.results import Broken, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +25,7 @@ class Outcomes:
     def __init__(self, catalogue: Catalogue, root: Path) -> None:
         self.catalogue, self.root = catalogue, root
         self._reports: dict[str, list[pytest.TestReport]] = {outcome: [] for outcome in _ORDER}
+        self._uncollected: list[pytest.CollectReport] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -37,6 +38,17 @@ class Outcomes:
         outcome = _outcome(report)
         if outcome in self._reports:
             self._reports[outcome].append(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep what could not be collected."""
+        if report.failed:
+            self._uncollected.append(report)
+
+    def broken(self) -> list[Broken]:
+        """Return what failed and is no solution's."""
+        failed = [*self._reports["failed"], *self._reports["error"]]
+        others = [report for report in failed if "fib_solution" not in dict(report.user_properties)]
+        return [Broken(report.nodeid, report.longreprtext) for report in (*self._uncollected, *others)]
 
     def results(self) -> list[Result]:
         """Return the records of all finished items, one for each.

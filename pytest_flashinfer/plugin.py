@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from pytest_flashinfer import declarations, dormant
 MANY_OBJECTS = 500_000  # that a collection has made, above which later searches for garbage leave them out
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.options import Options
@@ -50,6 +49,19 @@ def pytest_configure(config: pytest.Config) -> None:
         _wake(config, settings, processes)
     except BaseException:
         processes.close()
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """Have GitHub's job tell of a run that ends before it begins: no hook of a session hears of that."""
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        if dormant.is_active(config):
+            from pytest_flashinfer import actions
+
+            actions.refused(config, str(error))
         raise
 
 
@@ -96,13 +108,14 @@ class FlashInferPlugin:
         self._failing: set[Path] = set()
         self._selected = False
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
+            from pytest_flashinfer import omissions
             from pytest_flashinfer.unreadable import Unread
 
             config.pluginmanager.register(Unread(), "flashinfer-unread")
             folders = [str(path) for path in session.options.definitions]
             asked = any(dormant.from_line(config, option) is not None for option in declarations.DECLARATIONS)
             if not asked:
-                self._closed += _closed(config.args, folders, config.getini("norecursedirs"))
+                self._closed += omissions.not_entered(config.args, folders, config.getini("norecursedirs"))
             config.args = folders if asked else _joined(config.args, folders)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -248,15 +261,3 @@ def _joined(args: list[str], folders: list[str]) -> list[str]:
     """Return what pytest would collect anyway, and the folders that are not below one of those places."""
     places = [Path(arg.partition("::")[0]).resolve() for arg in args]
     return [*args, *(each for each in folders if not any(Path(each).resolve().is_relative_to(at) for at in places))]
-
-
-def _closed(args: list[str], folders: list[str], patterns: list[str]) -> Iterator[str]:
-    """Yield a line for each folder of definitions below one of `args` that pytest does not enter from there."""
-    for folder in folders:
-        for place in (Path(arg).resolve() for arg in args):
-            path = Path(folder).resolve()
-            between = path.relative_to(place).parts if path.is_relative_to(place) else ()
-            name = next((each for each in between for pattern in patterns if fnmatch(each, pattern)), None)
-            if name is not None:
-                why = f"pytest does not enter {name} by itself (norecursedirs)"
-                yield f"no definition in {folder} is collected: {why}; run them with --fib-definitions={folder}"

@@ -53,6 +53,7 @@ class FibSession:
         self.progress = Progress(config)
         self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
         self.scribbling = Scribbling()
+        self.lost: list[str] = []  # what made the run fail beside its items
         self._references: dict[tuple[Path, str], list[list[float]]] = {}
 
     @property
@@ -184,6 +185,7 @@ class FibSession:
 
     def lose(self, what: str) -> str:
         """Return the line that says what could not be written; a run that was asked for it has not succeeded."""
+        self.lost.append(what)
         if self.running is not None and self.running.exitstatus == pytest.ExitCode.OK:
             self.running.exitstatus = pytest.ExitCode.TESTS_FAILED
         return what

@@ -35,16 +35,20 @@ def run(sources: Sequence[Path], target: Path, baseline: Path | None = None, lim
     """
     from pytest_flashinfer.report import compared, junit, markdown
     from pytest_flashinfer.report.baseline import timings
+    from pytest_flashinfer.report.results import Broken, Result
 
     files = _files(sources, target)
     written = {path: _joined(path, parts) for path, parts in files.items()}
     for path, text in written.items():
         _write(target / path, text)
     try:
-        results = [each for path in written if path.endswith(".xml") for each in junit.results(written[path])]
+        read = [each for path in written if path.endswith(".xml") for each in junit.read(written[path])]
+        results = [each for each in read if isinstance(each, Result)]
+        broken = list(dict.fromkeys(each for each in read if isinstance(each, Broken)))  # parts may have it in common
         now = (timings(target / path, text) for path, text in written.items() if path.endswith(".json"))
         more = compared.block(earlier, now) if (earlier := _read(baseline)) is not None else ""
-        text = markdown.summary(results, markdown.LIMIT if limit is None else limit, [more] if more else [])
+        room = markdown.LIMIT if limit is None else limit
+        text = markdown.summary(results, room, [more] if more else [], broken)
     except _FOREIGN as error:
         raise CannotMergeError(f"no summary: not what this package writes: {printable(repr(error))}") from error
     if text:

@@ -60,12 +60,16 @@ def errors(failures: Iterable[Failure], root: Path, called: str = "failures") ->
         first.setdefault(key, failure)
         count[key] += 1
     for key, failure in list(first.items())[:SHOWN]:
-        text = failure.text if len(failure.text) <= LONGEST else f"{failure.text[:LONGEST]}..."
         others = f"\n(and {count[key] - 1} more of the same)" if count[key] > 1 else ""
         place = {"file": relative(failure.path, root), "line": failure.line}
-        yield command("error", text + others, **place, title=failure.title)
+        yield command("error", short(failure.text) + others, **place, title=failure.title)
     if len(first) > SHOWN:
         yield command("notice", f"{len(first) - SHOWN} more {called} are in the log and in the summary of the job")
+
+
+def short(text: str) -> str:
+    """Return as much of a text as an annotation should have."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def relative(path: str, root: Path) -> str:

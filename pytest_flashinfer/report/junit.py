@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from pytest_flashinfer.report.results import Result
+from pytest_flashinfer.report.results import Broken, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +14,11 @@ _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 _NUMBERS = ("latency_s", "speedup", "roofline_s", "roofline_share", "bound_share", "reference_s", "max_abs")
 
 
-def results(text: str) -> Iterator[Result]:
-    """Yield the records of all tests of solutions in a report. Raises `xml.etree.ElementTree.ParseError`."""
+def read(text: str) -> Iterator[Result | Broken]:
+    """Yield the records of all tests of solutions in a report, and of what else failed.
+
+    Raises `xml.etree.ElementTree.ParseError`.
+    """
     for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - of a run of our own
         properties: dict[str, object] = {str(each.get("name")): each.get("value", "") for each in case.iter("property")}
         for name in _NUMBERS:
@@ -25,6 +28,9 @@ def results(text: str) -> Iterator[Result]:
         outcome = _OUTCOMES[ended.tag] if ended is not None else "passed"
         if outcome == "failed" and properties.get("status") == "PASSED":
             properties["status"] = "ERROR"  # of the teardown
-        found = Result.from_properties(properties.items(), outcome, (ended.text or "") if ended is not None else "")
+        said = (ended.text or "") if ended is not None else ""
+        found = Result.from_properties(properties.items(), outcome, said)
         if found is not None:
             yield found
+        elif outcome == "failed":
+            yield Broken(" ".join(filter(None, (case.get("classname"), case.get("name")))), said)

@@ -15,31 +15,34 @@ from pytest_flashinfer.report.table import HEAD, cells_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_flashinfer.report.results import Result, Standing
+    from pytest_flashinfer.report.results import Broken, Result, Standing
 
 LIMIT = 1_000_000  # bytes; GitHub drops a job's summary of more than 1 MiB as a whole
 LONGEST_CELL, LONGEST_FAILURE = 200, 4000  # characters
-SHARES = {"failures": 0.4, "details": 0.3}  # of the room, at most; what they leave belongs to the tables
+SHARES = {"others": 0.1, "failures": 0.35, "details": 0.3}  # of the room, at most; the tables have what these leave
 _ROOM_FOR_NOTES = 400
 _PLAIN = re.compile(r"[^A-Za-z0-9 .,=+%/-]")
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def summary(results: Sequence[Result], limit: int = LIMIT, more: Sequence[str] = ()) -> str:
-    """Return the whole text, at most `limit` bytes of UTF-8; what does not fit is counted. Empty without results.
+def summary(
+    results: Sequence[Result], limit: int = LIMIT, more: Sequence[str] = (), broken: Sequence[Broken] = ()
+) -> str:
+    """Return the whole text, at most `limit` bytes of UTF-8; what does not fit is counted. Empty where there is none.
 
-    Failures come first, then `more` (finished blocks of Markdown), then one table per definition, best first.
+    Failures come first, those of no solution before the others; then `more` (finished blocks of Markdown), then one
+    table per definition, best first.
     """
     tables = standings(results)
-    if not tables:
+    if not (tables or broken or more):
         return ""
-    room = limit - _ROOM_FOR_NOTES
-    head = _headline(tables)
-    room -= _size(head)
+    head = _headline(tables, broken)
+    room = limit - _ROOM_FOR_NOTES - _size(head)
+    others = _fit(list(_broken_rows(broken)), int(SHARES["others"] * room), "failure")
     failures = _fit(list(_failure_rows(tables, results)), int(SHARES["failures"] * room), "wrong solution")
-    details = _fit(list(_details(results)), int(SHARES["details"] * room), "failure's text")
-    rest = room - _size(failures) - _size(details)
-    return "".join([head, failures, details, _fit([*more, *map(_table, tables.items())], rest, "table")])
+    details = _fit([*_broken_details(broken), *_details(results)], int(SHARES["details"] * room), "failure's text")
+    rest = room - _size(others) - _size(failures) - _size(details)
+    return "".join([head, others, failures, details, _fit([*more, *map(_table, tables.items())], rest, "table")])
 
 
 def cell(text: str) -> str:
@@ -62,10 +65,26 @@ def rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _headline(tables: Mapping[str, Sequence[Standing]]) -> str:
+def _headline(tables: Mapping[str, Sequence[Standing]], broken: Sequence[Broken]) -> str:
     ran = [row for table in tables.values() for row in table if row.total]
     right = sum(not row.failures for row in ran)
-    return f"## Kernels: {right} of {count(len(ran), 'solution')} right, {count(len(tables), 'definition')}\n\n"
+    solutions = f"{right} of {count(len(ran), 'solution')} right, {count(len(tables), 'definition')}"
+    others = f"; {count(len(broken), 'failure')} of no solution" if broken else ""
+    return f"## Kernels: {solutions if tables else 'no solution ran'}{others}\n\n"
+
+
+def _broken_rows(broken: Sequence[Broken]) -> Iterator[str]:
+    if broken:
+        yield f"### Failures of no solution\n\n{rows(('what', 'why'), [])}"
+    for each in broken:
+        yield f"| {cell(each.name)} | {cell(each.message)} |\n"
+
+
+def _broken_details(broken: Sequence[Broken]) -> Iterator[str]:
+    """Yield the texts of which the table has no room for all."""
+    for each in broken:
+        if each.text.strip() != each.message or len(each.message) > LONGEST_CELL:
+            yield _folded(cell(each.name), each.text)
 
 
 def _failure_rows(tables: Mapping[str, Sequence[Standing]], results: Sequence[Result]) -> Iterator[str]:
@@ -77,7 +96,7 @@ def _failure_rows(tables: Mapping[str, Sequence[Standing]], results: Sequence[Re
     if not wrong:
         return
     head = ("definition", "solution", "author", "failures", "the first")
-    yield f"### Failures\n\n{rows(head, [])}"
+    yield f"\n### Failures\n\n{rows(head, [])}"
     for name, row in wrong:
         kinds = ", ".join(f"{count} {cell(status)}" for status, count in sorted(row.failures.items()))
         cells = (cell(name), cell(row.solution), cell(row.author), kinds, cell(messages[name, row.solution]))
@@ -92,10 +111,13 @@ def _details(results: Sequence[Result]) -> Iterator[str]:
         if result.outcome != "failed" or key in seen or not result.details:
             continue
         seen.add(key)
-        title = f"{cell(result.definition)} {cell(result.solution)} {cell(result.check)}"
-        text = result.details
-        short = text if len(text) <= LONGEST_FAILURE else f"{text[:LONGEST_FAILURE]}\n..."
-        yield f"\n<details><summary>{title}</summary>\n\n{fenced(short)}\n</details>\n"
+        yield _folded(f"{cell(result.definition)} {cell(result.solution)} {cell(result.check)}", result.details)
+
+
+def _folded(title: str, text: str) -> str:
+    """Return a text that is shown when its title, which is Markdown already, is clicked."""
+    short = text if len(text) <= LONGEST_FAILURE else f"{text[:LONGEST_FAILURE]}\n..."
+    return f"\n<details><summary>{title}</summary>\n\n{fenced(short)}\n</details>\n"
 
 
 def _table(pair: tuple[str, Sequence[Standing]]) -> str:

@@ -73,6 +73,21 @@ class Result:
         )
 
 
+@dataclass(frozen=True)
+class Broken:
+    """What failed and is no solution's: a file, a reference, the collection, the run; `text` is all that it said."""
+
+    name: str
+    text: str
+
+    @property
+    def message(self) -> str:
+        """The line that says why: the first, or the first of an error within what pytest shows of code."""
+        lines = [line for line in self.text.splitlines() if line.strip()]
+        errors = (line[1:] for line in lines if line.startswith("E  "))
+        return next(errors, lines[0] if lines else "").strip()
+
+
 @dataclass
 class Standing:
     """How one solution did on one definition; what is wrong never enters a latency or a speedup."""

@@ -1,9 +1,12 @@
 """A run on GitHub Actions: annotations at the solution's line, a summary, and a log that obeys no stranger."""
 
+import html
 import re
+import shutil
 
 import pytest
 
+from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.judge.raised import frames
 
 from .repository import WRONG, Repository
@@ -117,6 +120,77 @@ def test_faults_of_files_are_annotated_where_they_are(repository, monkeypatch):
     assert found.keys() >= {"solutions/mine.py,line=5"}
     assert any(place.startswith("definitions/elementwise/scale_add_h8.json,line=") for place in found)
     assert set(found.values()) == {"a file is not valid"}
+
+
+@pytest.fixture
+def on_github(repository, monkeypatch):
+    """Runs see GitHub's variables; returns a function that reads the job's summary."""
+    path = repository.root / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(repository.root))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    return lambda: html.unescape(path.read_text())
+
+
+def test_the_summary_has_what_is_no_solutions_failure(repository, on_github, tmp_path):
+    repository.define(reference="def go(x, w):\n    return x\n")
+    repository.write("definitions/elementwise/brace.json", "{")
+    repository.write("solutions/mine.py", "definition = 'scale_add_h8'\n\n\ndef run(x, w):\n    return (\n")
+    repository.run("-k", "test_schema or test_reference")
+    said = on_github()
+    start = r"## Kernels: no solution ran; [23] failures of no solution\n\n### Failures of no solution\n"
+    assert re.match(start, said)
+    assert "| <code>definitions/elementwise/brace.json::test_schema</code> | <code>" in said
+    assert "solutions/mine.py:5" in said
+    (tmp_path / "part").mkdir()
+    shutil.copy(repository.root / "junit.xml", tmp_path / "part/kernels.xml")
+    assert main(["merge", str(tmp_path / "part"), "-o", str(tmp_path / "merged")]) == 0
+    merged = html.unescape((tmp_path / "merged/summary.md").read_text())
+    assert merged.partition("\n")[0] == said.partition("\n")[0]
+    assert "solutions/mine.py:5" in merged
+
+
+def test_the_summary_has_what_was_not_collected(repository, on_github):
+    repository.write("definitions/elementwise/test_more.py", "import no_such_module\n")
+    assert repository.run().code == 2
+    said = on_github()
+    assert "| <code>the run</code> | <code>it was interrupted, and not all of it was run</code> |" in said
+    assert "definitions/elementwise/test_more.py</code> | <code>ModuleNotFoundError: No module named" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--fib-require-gpu",), "--fib-require-gpu: "),
+        (("-Werror", "--fib-solutions=empty"), "--fib-solutions: no solution in "),
+        (("definitions/none.json",), "file or directory not found: definitions/none.json"),
+    ],
+)
+def test_a_run_that_does_not_begin_says_why(repository, on_github, options, words):
+    (repository.root / "empty").mkdir()
+    code, output = repository.main(["--fib-device=cpu", *options])
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert re.search(f"^::error title=the run did not begin::{words}", output, re.MULTILINE)
+    said = on_github()
+    assert said.startswith("## Kernels: no solution ran; 1 failure of no solution\n")
+    assert words in said
+
+
+def test_a_run_of_nothing_says_so(repository, on_github):
+    (repository.root / "empty").mkdir()
+    code, output = repository.main(["--fib-device=cpu", "--fib-solutions=empty", "-k", "no_such_name"])
+    assert code == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert re.search(r"^::warning::--fib-solutions: no solution in ", output, re.MULTILINE)
+    assert output.index("::warning::-k") > output.rindex("::stop-commands::")
+    said = on_github()
+    assert "| <code>the run</code> | <code>nothing was selected, and nothing was run</code> |" in said
+    assert "### Warnings\n\n```text\n--fib-solutions: no solution in " in said
+
+
+def test_a_part_without_items_has_nothing_to_say(repository, on_github):
+    assert repository.run("-k", "test_schema", "--fib-shard=1/2").code == 0
+    assert repository.run("-k", "test_schema", "--fib-shard=2/2").code == 0
+    assert on_github() == ""
 
 
 def test_a_full_summary_is_left_alone(repository, monkeypatch):
