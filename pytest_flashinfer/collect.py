@@ -143,7 +143,15 @@ class KernelItem(pytest.Function):
         session = self.config.stash[SESSION]
         if self.originalname != "test_schema" and session.runs_items:
             session.judge  # noqa: B018 - torch, which the fixtures of every other check import
-        super().setup()
+        try:
+            super().setup()
+        except Exception as error:
+            from pytest_flashinfer.overrides import raised_in_fixture
+
+            said = raised_in_fixture(self, error)
+            if said is None:
+                raise
+            raise pytest.fail.Exception(said, pytrace=False) from None
 
     def runtest(self) -> None:
         """Run the check. A solution is not blamed for a reference or for data that fail: its item is skipped.

@@ -12,7 +12,6 @@ from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.contents import Inputs
@@ -94,7 +93,7 @@ def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSe
 
 @pytest.fixture
 def cases(  # noqa: PLR0913, PLR0917 - fixtures
-    pytestconfig: pytest.Config,
+    request: pytest.FixtureRequest,
     definition: Definition,
     definition_file: DefinitionFile,
     inputs: Inputs,
@@ -105,7 +104,7 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     from pytest_flashinfer.contents import Contents
     from pytest_flashinfer.default_inputs import DefaultInputs
     from pytest_flashinfer.making import DRAWS, Cases
-    from pytest_flashinfer.overrides import OverriddenInputs
+    from pytest_flashinfer.overrides import OverriddenInputs, fixture_of
 
     too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
     if too_large is not None:
@@ -113,7 +112,8 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     own = getattr(inputs, "own", None)
     default = inputs if own is not None else _default_inputs(definition, definition_file, fib_session, reference)
     if not isinstance(inputs, DefaultInputs):
-        inputs = OverriddenInputs(inputs, definition, pytestconfig.invocation_params.dir)
+        fixture = fixture_of(request.node, "inputs")
+        inputs = OverriddenInputs(inputs, definition, request.config.invocation_params.dir, fixture)
     kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
     seed, kept = fib_session.options.seed, fib_session.kept
     contents = Contents(definition, inputs, default, seed, reference, kept, definition_file.path)
@@ -142,7 +142,7 @@ def compare(
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
-    stated = _stated(fib_session, definition, request.path, named, tolerance)
+    stated = _stated(request, fib_session, definition, named, tolerance)
     reference.credit(stated.operands or "working")
     return Compare(stated, Record(request.node), check, fib_session.probed)
 
@@ -151,31 +151,40 @@ def compare(
 def judge(request: pytest.FixtureRequest, compare: Judge) -> Judge:
     """Compare as `compare` does; where it is overridden, an assertion of it is a failure like others."""
     from pytest_flashinfer.judging import Compare
-    from pytest_flashinfer.overrides import OverriddenCompare
+    from pytest_flashinfer.overrides import OverriddenCompare, fixture_of
     from pytest_flashinfer.record import Record
 
     if isinstance(compare, Compare):
         return compare
-    return OverriddenCompare(compare, Record(request.node), request.config.invocation_params.dir)
+    here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "compare")
+    return OverriddenCompare(compare, Record(request.node), here, fixture)
 
 
 def _stated(
-    session: FibSession, definition: Definition, path: Path, workload: Workload | None, fixture: Tolerance
+    request: pytest.FixtureRequest,
+    session: FibSession,
+    definition: Definition,
+    workload: Workload | None,
+    tolerance: Tolerance,
 ) -> Tolerance:
     """Return the tolerance in force. Fails where the fixture says something in vain; warns of a workload that does."""
     from pytest_flashinfer.judge.tolerance import ToleranceError
-    from pytest_flashinfer.tolerances import faults, of_workload
+    from pytest_flashinfer.overrides import fixture_of, position
+    from pytest_flashinfer.tolerances import checked, faults, of_workload
 
-    for fault in faults(fixture, definition, session.catalogue.definitions):
-        pytest.fail(f"fixture tolerance: {fault}", pytrace=False)
+    at = position(fixture_of(request.node, "tolerance"), session.config.invocation_params.dir)
+    where = f"{at}: fixture tolerance"
     try:
+        fixture = checked(tolerance, where)
+        for fault in faults(fixture, definition, session.catalogue.definitions):
+            pytest.fail(f"{where}: {fault}", pytrace=False)
         listed = of_workload(workload)
         found = session.tolerances.in_force(definition, workload, fixture)
     except ToleranceError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     for fault in () if listed is None else faults(listed, definition):
         assert workload is not None
-        file, line = session.catalogue.location(path, workload.uuid)
+        file, line = session.catalogue.location(request.path, workload.uuid)
         place = f"{file}:{1 + (line or 0)}: workload.tolerance"
         warnings.warn(pytest.PytestWarning(f"{place}: {fault}"), stacklevel=2)
     return found
@@ -203,10 +212,11 @@ def timing(
     flops: Callable[[Case], float] | None,
 ) -> Timing:
     """Time a solution and its reference, and hand the durations to pytest-benchmark."""
-    from pytest_flashinfer.overrides import OverriddenFlops
+    from pytest_flashinfer.overrides import OverriddenFlops, fixture_of
     from pytest_flashinfer.timing import Timing
 
-    counted = None if flops is None else OverriddenFlops(flops, request.config.invocation_params.dir)
+    here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "flops")
+    counted = None if flops is None else OverriddenFlops(flops, here, fixture)
     return Timing(request.node, fib_session, reference_kernel, counted)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import storage_shape
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.judge.tolerance import NAMES
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import MEASURED, Failed
 from pytest_flashinfer.own_inputs import as_declared
@@ -36,15 +38,50 @@ if TYPE_CHECKING:
 _SHOWN, _LONGEST = 10, 200  # lines of an assertion, and characters of a line: pytest adds what was compared
 _LIBRARIES = ("torch.", "numpy.", "triton.")
 _ITS_OWN = (Failed, InputsError, ReferenceFailed)  # told in lines already
+_OF = {  # what the functions are called with, that these fixtures return
+    "inputs": "axes, recipe and workload",
+    "compare": "call and truth",
+    "flops": "a case",
+}
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Says where an override is at fault: `given` is what the fixture `name` returns, `fixture` its own function."""
+
+    name: str
+    given: object
+    here: Path
+    fixture: object = None
+
+    @property
+    def begins(self) -> str:
+        """Where the override begins; where that is not known of a callable, where its fixture does."""
+        return position(self.given, self.here) or position(self.fixture, self.here) or "conftest.py"
+
+    def told(self, error: Exception) -> str:
+        """Return in a line where the override ended with an error, and with which."""
+        if callable(self.given):
+            return f"{self.place(error)}: {told(error)}"
+        return f"{self.begins}: fixture {self.name} returns {self.given!r:.40}, not a function of {_OF[self.name]}"
+
+    def place(self, error: BaseException, *, code: bool = False) -> str:
+        """Return the innermost line, in the file that the override lies in, which an error passed through."""
+        frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is that of the call here
+        inside = [frame for frame in frames if frame.filename == frames[0].filename]
+        if not inside:
+            return self.begins
+        place = f"{_shown(inside[-1].filename, self.here)}:{inside[-1].lineno}"
+        return f"at {place} in {inside[-1].name}: {inside[-1].line}" if code else place
 
 
 class OverriddenInputs:
     """An override of `inputs`. What it does wrong is no solution's fault: it is told as inputs that cannot be made."""
 
-    def __init__(self, make: Inputs, definition: Definition, here: Path) -> None:
+    def __init__(self, make: Inputs, definition: Definition, here: Path, fixture: object = None) -> None:
         self.make = make
         self.definition = definition
-        self.here = here
+        self.teller = Teller("inputs", make, here, fixture)
 
     def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
         """Return the inputs by name. Raises InputsError."""
@@ -53,8 +90,8 @@ class OverriddenInputs:
         except Exception as error:
             if _is_told(error):
                 raise
-            raise InputsError(f"{_place(error, self.make, self.here)}: {told(error)}") from error
-        at = _position(self.make, self.here)
+            raise InputsError(self.teller.told(error)) from error
+        at = self.teller.begins
         if not isinstance(values, Mapping):
             raise InputsError(f"{at}: `inputs` gives {type(values).__name__}, not the values of all inputs by name")
         declared = self.definition.inputs
@@ -75,10 +112,12 @@ class OverriddenInputs:
 class OverriddenCompare:
     """An override of `compare`. Its assertion is a verdict: the values are wrong, for the reason that it gives."""
 
-    def __init__(self, compare: Callable[[Call, Truth], None], record: Record, here: Path) -> None:
+    def __init__(
+        self, compare: Callable[[Call, Truth], None], record: Record, here: Path, fixture: object = None
+    ) -> None:
         self.compare = compare
         self.record = record
-        self.here = here
+        self.teller = Teller("compare", compare, here, fixture)
 
     def __call__(self, call: Call, truth: Truth) -> None:
         """Raise Failed where the override finds a call wrong, and where it ends with an error of its own."""
@@ -97,7 +136,7 @@ class OverriddenCompare:
             if isinstance(error, AssertionError) and _is_of_library(error):
                 return self._invalid(error)
             said = [line[:_LONGEST] for line in str(error).strip().splitlines()[:_SHOWN]]
-            place = _place(error, self.compare, self.here, code=True)
+            place = self.teller.place(error, code=True)
             return Verdict("INCORRECT_NUMERICAL", said[0] if said else "`compare` fails", "\n".join([*said, place]))
         except Exception as error:
             if _is_told(error):
@@ -109,15 +148,15 @@ class OverriddenCompare:
         """Leave to the override what it makes of NaN."""
 
     def _invalid(self, error: Exception) -> Verdict:
-        return Verdict("INVALID_REFERENCE", f"{_place(error, self.compare, self.here)}: {told(error)}")
+        return Verdict("INVALID_REFERENCE", self.teller.told(error))
 
 
 class OverriddenFlops:
     """An override of `flops`."""
 
-    def __init__(self, flops: Callable[[Case], float], here: Path) -> None:
+    def __init__(self, flops: Callable[[Case], float], here: Path, fixture: object = None) -> None:
         self.flops = flops
-        self.here = here
+        self.teller = Teller("flops", flops, here, fixture)
 
     def __call__(self, case: Case) -> float:
         """Return the number of operations of a call. Raises Failed where the override ends with an error."""
@@ -126,8 +165,37 @@ class OverriddenFlops:
         except Exception as error:
             if _is_told(error):
                 raise
-            at = _place(error, self.flops, self.here)
-            raise Failed(Verdict("INVALID_REFERENCE", f"{at}: {told(error)}"), case) from error
+            raise Failed(Verdict("INVALID_REFERENCE", self.teller.told(error)), case) from error
+
+
+def fixture_of(item: pytest.Function, name: str) -> object:
+    """Return the function of the fixture that an item gets by a name."""
+    return item._fixtureinfo.name2fixturedefs[name][-1].func  # noqa: SLF001 - pytest tells it nowhere else
+
+
+def position(function: object, here: Path) -> str:
+    """Return where a callable begins, as file and line; an empty string where it does not tell."""
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return f"{_shown(code.co_filename, here)}:{code.co_firstlineno}" if code is not None else ""
+
+
+def raised_in_fixture(item: pytest.Function, error: Exception) -> str | None:
+    """Return in a line what the body of an override's fixture ended with; `None` where no override raised `error`."""
+    names = {
+        made.func.__code__: name
+        for name in (*_OF, "tolerance")
+        for made in item._fixtureinfo.name2fixturedefs.get(name, ())  # noqa: SLF001 - pytest tells it nowhere else
+        if hasattr(made.func, "__code__") and not made.func.__module__.startswith("pytest_flashinfer.")
+    }
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    last = max((number for number, (code, _) in enumerate(frames) if code in names), default=None)
+    if last is None:
+        return None
+    code = frames[last][0]
+    *_, line = (line for each, line in frames[last:] if each.co_filename == code.co_filename)
+    at = f"{_shown(code.co_filename, item.config.invocation_params.dir)}:{line}"
+    unknown = isinstance(error, TypeError) and str(error).startswith("Tolerance.__init__() got an unexpected")
+    return f"{at}: fixture {names[code]}: {told(error)}" + f"; there are {', '.join(NAMES)}, outputs" * unknown
 
 
 def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mapping[str, Any]) -> None:
@@ -157,22 +225,6 @@ def _is_of_library(error: AssertionError) -> bool:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     module = str(frame.f_globals.get("__name__", ""))
     return module.startswith(_LIBRARIES) and "testing" not in module.split(".")
-
-
-def _place(error: BaseException, override: object, here: Path, *, code: bool = False) -> str:
-    """Return the innermost line, in the file that an override lies in, which an error passed through."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is that of the call here
-    inside = [frame for frame in frames if frame.filename == frames[0].filename]
-    if not inside:
-        return _position(override, here)
-    place = f"{_shown(inside[-1].filename, here)}:{inside[-1].lineno}"
-    return f"at {place} in {inside[-1].name}: {inside[-1].line}" if code else place
-
-
-def _position(override: object, here: Path) -> str:
-    """Return where an override begins, as far as that is known of a callable."""
-    code = getattr(override, "__code__", None) or getattr(type(override).__call__, "__code__", None)
-    return f"{_shown(code.co_filename, here)}:{code.co_firstlineno}" if code is not None else "conftest.py"
 
 
 def _shown(file: str, here: Path) -> str:

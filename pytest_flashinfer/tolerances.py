@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatch
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,13 +12,21 @@ import pytest
 
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.judge.holding import given, is_real, why_not, without_effect
-from pytest_flashinfer.judge.tolerance import NAMES, ToleranceError, from_mapping, layered, leads, parse_lines
+from pytest_flashinfer.judge.tolerance import (
+    NAMES,
+    Tolerance,
+    ToleranceError,
+    from_mapping,
+    layered,
+    leads,
+    parse_lines,
+    stated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pytest_flashinfer.data.model import Definition, Workload
-    from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.options import Options
 
 SWITCH = "--fib-tolerance"
@@ -90,6 +98,16 @@ def of_workload(workload: Workload | None) -> Tolerance | None:
     values = asdict(workload.tolerance)
     more = {key: own for key, own in values.pop("extra").items() if isinstance(own, Mapping) or key in NAMES}
     return from_mapping({**values, **more}, f"tolerance of workload {workload.uuid}")
+
+
+def checked(own: object, where: str) -> Tolerance:
+    """Return what a fixture says is tolerated, with values that are allowed. Raises ToleranceError."""
+    if not isinstance(own, Tolerance):
+        raise ToleranceError(f"{where} is {own!r:.40}, not a Tolerance(...): see docs/extending.md")
+    if not isinstance(own.outputs, Mapping):
+        raise ToleranceError(f"{where}: outputs is {own.outputs!r:.40}, not Tolerance(...) by name")
+    outputs = {name: checked(each, f"{where}: {name}") for name, each in own.outputs.items()}
+    return replace(from_mapping(stated(own), where), outputs=outputs)
 
 
 def faults(

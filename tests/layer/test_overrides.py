@@ -4,6 +4,7 @@ import inspect
 from dataclasses import replace
 from itertools import islice, permutations, product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.kept import mark_of, sums
-from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs
+from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs, raised_in_fixture
 from pytest_flashinfer.worker.cudart import CudaError
 from tests.inputs.contracts import ALL
 
@@ -310,3 +312,69 @@ def test_an_error_of_flops_names_its_line():
         OverriddenFlops(flops, HERE)({})
     said = f"test_overrides.py:{line_of(flops, 'here')}: KeyError: 'm'"
     assert (raised.value.verdict.status, raised.value.verdict.summary) == ("INVALID_REFERENCE", said)
+
+
+@pytest.mark.parametrize("given", [None, 3, {"x": 1}])
+def test_a_fixture_that_returns_no_function_is_told_where_it_begins(given):
+    def fixture():
+        return given
+
+    line = line_of(fixture, "def fixture")
+    said = "test_overrides.py:{}: fixture {} returns {!r}, not a function of {}"
+    with pytest.raises(InputsError) as raised:
+        OverriddenInputs(given, DEFINITION, HERE, fixture)({"n": 2, "h": 4}, Recipe(1))
+    assert str(raised.value) == said.format(line, "inputs", given, "axes, recipe and workload")
+    with pytest.raises(Failed) as raised:
+        OverriddenCompare(given, Facts(), HERE, fixture)(Call(), None)
+    assert raised.value.verdict == Verdict("INVALID_REFERENCE", said.format(line, "compare", given, "call and truth"))
+    with pytest.raises(Failed) as raised:
+        OverriddenFlops(given, HERE, fixture)("a case")
+    assert raised.value.verdict == Verdict("INVALID_REFERENCE", said.format(line, "flops", given, "a case"))
+
+
+def test_what_an_override_makes_in_c_is_told_where_its_fixture_begins():
+    def fixture():
+        return max
+
+    with pytest.raises(InputsError, match=rf"^test_overrides.py:{line_of(fixture, 'def fixture')}: TypeError: "):
+        OverriddenInputs(max, DEFINITION, HERE, fixture)({"n": 2, "h": 4}, Recipe(1))
+
+
+def item_of(**fixtures):
+    made = {name: [SimpleNamespace(func=function) for function in found] for name, found in fixtures.items()}
+    config = SimpleNamespace(invocation_params=SimpleNamespace(dir=HERE))
+    return SimpleNamespace(_fixtureinfo=SimpleNamespace(name2fixturedefs=made), config=config)
+
+
+def raised_by(function):
+    try:
+        return function()
+    except (KeyError, TypeError) as error:
+        return error
+
+
+def test_what_the_body_of_a_fixture_ends_with_is_told_at_its_line():
+    def outer():
+        return inner()
+
+    def inner():
+        return helper()  # here
+
+    def helper():
+        return {}["gat"]  # and there
+
+    def misspelt():
+        return Tolerance(abs_tol=1)  # too
+
+    def others():
+        return 1 / 0
+
+    item = item_of(inputs=[others, outer], compare=[inner], tolerance=[misspelt])
+    place = f"test_overrides.py:{line_of(helper, 'there')}"
+    assert raised_in_fixture(item, raised_by(outer)) == f"{place}: fixture compare: KeyError: 'gat'", (
+        "the innermost of both"
+    )
+    said = f"test_overrides.py:{line_of(misspelt, 'too')}: fixture tolerance: TypeError: "
+    assert raised_in_fixture(item, raised_by(misspelt)).startswith(said)
+    assert "'abs_tol'; there are rtol, atol, scale, " in raised_in_fixture(item, raised_by(misspelt))
+    assert raised_in_fixture(item, raised_by(helper)) is None

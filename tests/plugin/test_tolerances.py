@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_flashinfer.judge.tolerance import Tolerance, ToleranceError
+from pytest_flashinfer.tolerances import checked
+
 QUANT = """import torch
 
 def run(x, w):
@@ -169,11 +172,58 @@ def test_a_fixture_that_names_no_output_is_an_error_that_names_those_there_are(q
     quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"skale": Tolerance(atol=1)}'))
     case = run(quant)["test_correct[near"]
     assert case.outcome == "error"
-    text = "fixture tolerance: quant_h8 has no output 'skale'; did you mean 'scale'?; there are q, scale, mask"
-    assert text in case.text
+    place = "definitions/quantize/conftest.py:4: fixture tolerance"
+    assert f"{place}: quant_h8 has no output 'skale'; did you mean 'scale'?; there are q, scale, mask" in case.text
     quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"mask": Tolerance(atol=1)}'))
     text = run(quant)["test_correct[near"].text
     assert "fixture tolerance: mask:atol has no effect: bool is compared exactly" in text
+
+
+def test_a_fixture_that_gives_no_tolerance_is_an_error_of_a_line(quant):
+    text = FIXTURE.format(outputs="{}")
+    quant.write("definitions/quantize/conftest.py", text.replace("Tolerance(outputs={})", '{"atol": 1e-3}'))
+    quant.write("definitions/elementwise/conftest.py", text.replace("outputs={}", "abs_tol=1"))
+    done = quant.run("-k", "test_correct")
+    assert set(done.outcomes().values()) == {"error"}
+    dict_given, misspelt = (done[f"test_correct[{name}"].text for name in ("near", "good"))
+    place = "definitions/quantize/conftest.py:4"
+    said = f"{place}: fixture tolerance is {{'atol': 0.001}}, not a Tolerance(...): see docs/extending.md"
+    assert dict_given.startswith(said)
+    said = "definitions/elementwise/conftest.py:6: fixture tolerance: TypeError: Tolerance.__init__() got an unexpected"
+    assert misspelt.startswith(said)
+    for text in (dict_given, misspelt):
+        assert ".py" not in text.replace("conftest.py", "")
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (None, "here is None, not a Tolerance(...): see docs/extending.md"),
+        (1e-3, "here is 0.001, not a Tolerance(...): see docs/extending.md"),
+        (Tolerance, "here is <class 'pytest_flashinfer.judge.toleranc, not a Tolerance(...): see docs/extending.md"),
+        (Tolerance(outputs=1), "here: outputs is 1, not Tolerance(...) by name"),
+        (Tolerance(outputs={"q": {"atol": 1}}), "here: q is {'atol': 1}, not a Tolerance(...): see docs/extending.md"),
+        (Tolerance(atol="much"), "here: atol: atol needs a number, not 'much'"),
+        (Tolerance(outputs={"q": Tolerance(rtol=-1)}), "here: q: rtol: rtol is zero or positive, and finite"),
+        (Tolerance(comparison="top"), "here: comparison: comparison is one of auto, exact, values, topk, sampling"),
+    ],
+)
+def test_what_a_fixture_gives_is_read_as_other_tolerances_are(own, said):
+    with pytest.raises(ToleranceError) as raised:
+        checked(own, "here")
+    assert str(raised.value) == said
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        Tolerance(),
+        Tolerance(atol=1e-3, equal_nan=True),
+        Tolerance(scale=2, outputs={"scale": Tolerance(operands="exact")}),
+    ],
+)
+def test_what_is_allowed_stays_as_it_is(own):
+    assert checked(own, "here") == own
 
 
 def test_a_fixture_may_name_outputs_of_other_definitions_of_the_run(quant):
