@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,9 @@ from pytest_flashinfer.inputs.dtypes import IDS
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
 from pytest_flashinfer.inputs.one_changed import one_id
 from pytest_flashinfer.inputs.rearrange import rearranged
-from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.recipe import Recipe, derived
 from pytest_flashinfer.inputs.stale import POISON
+from pytest_flashinfer.inputs.values import Source
 from pytest_flashinfer.inputs.variant import ONE, breaks, variant, varying
 from pytest_flashinfer.kept import Kept, bits_of, mark_of
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
@@ -118,7 +118,7 @@ class Contents:
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         # One that changes is of this case alone, as other index tensors are.
         seed = case.recipe.seed if kind == ONE else self.derive(f"{case.recipe.seed} {name}")
-        generator = torch.Generator(device).manual_seed(seed)
+        generator = Source(seed, torch.device(device)).own("//other")
 
         def make() -> Mapping[str, Any]:
             changing = [each for each in varying(case.values, self.definition) if each not in keep]
@@ -149,9 +149,8 @@ class Contents:
         return self._shaped(case.with_values(values, "anew"))
 
     def derive(self, what: str) -> int:
-        """Return a seed of 32 bits that follows from the run's seed and a purpose."""
-        text = f"{self.seed} {self.definition.name} {what}"
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+        """Return a seed that follows from the run's seed and a purpose."""
+        return derived(self.seed, f"{self.definition.name} {what}")
 
     @property
     def _code(self) -> OwnInputs | None:

@@ -83,7 +83,7 @@ def read(config: pytest.Config) -> Options:
         values["workloads"] = tuple(dict.fromkeys(filter(None, map(workloads_beside, values["definitions"]))))
     if values["seed"] is None:
         drawn = getattr(config, "workerinput", {}).get("fib_seed")  # in the processes of pytest-xdist
-        values["seed"] = secrets.randbits(32) if drawn is None else drawn
+        values["seed"] = secrets.randbits(63) if drawn is None else drawn
     if getattr(config, "workerinput", {}).get("fib_turn"):
         values["build_jobs"] = 1  # of the processes of pytest-xdist the first compiles ahead, for all of them
     values["build_jobs"] = values["build_jobs"] or max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)) - 2))

@@ -49,7 +49,7 @@ class OwnInputs:
             return {}
         sizes = {**definition.const_axes, **axes}
         try:
-            made, unused = self.reference.make(what, sizes, recipe.seed & 0xFFFFFFFF, _scalars(workload, recipe))
+            made, unused = self.reference.make(what, sizes, recipe.short_seed, _scalars(workload, recipe))
         except ModuleAbsent as error:
             self._absent = str(error)
             self._warn(str(error))

@@ -209,7 +209,7 @@ class SizeSearch:
         return Search(
             outcome,
             _worth_trying(edges, tally),
-            case_strategy(self.definition, self.listed, self.budget, layouts=self.layouts),
+            case_strategy(self.definition, self.listed, self.budget, layouts=self.layouts, seed=self.options.seed),
             lambda drawn: simpler(self.definition, *drawn),
             self.options.examples,
             self.options.seconds,

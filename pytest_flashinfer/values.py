@@ -13,8 +13,8 @@ class Unreadable(argparse.ArgumentTypeError, ValueError):  # noqa: N818 - says w
 
 
 def seed(text: str) -> int:
-    """Read a seed of 32 bits. Raises Unreadable."""
-    return whole(text, 0, (1 << 32) - 1)
+    """Read a seed of 63 bits. Raises Unreadable."""
+    return whole(text, 0, (1 << 63) - 1)
 
 
 def shard(text: str) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from pytest_flashinfer.inputs.long_cases import (
     odd_wishes,
     order,
 )
-from pytest_flashinfer.inputs.recipe import SEEDS, Layout, Recipe, Scalar
+from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar, in_turn
 from pytest_flashinfer.inputs.scalars import caps
 from pytest_flashinfer.inputs.scores import rising_cases
 from pytest_flashinfer.inputs.trees import names_of
@@ -80,7 +80,7 @@ def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
             break
         scalars = changes.get("scalars", _mixed(grid, len(cases), changes.get("family")))
         mixed = {**changes, "scalars": {**grid.usual, **scalars}}
-        case = _case(grid, wish, mixed, (seed + len(cases)) % SEEDS, room)
+        case = _case(grid, wish, mixed, in_turn(seed, len(cases)), room)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
 

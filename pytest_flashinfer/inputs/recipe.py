@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -12,8 +13,20 @@ from pytest_flashinfer.inputs.structure import STRUCTURES
 
 Layout = Literal["contiguous", "strided"]
 Scalar = float | int | bool | str
-SEEDS = 1 << 31  # how many there are
+SEEDS = 1 << 63  # how many there are; a kernel could try 2**32 until one gives the values that it sees
+_SHORT = 1 << 32
+_TURNS = 120  # what a seed's remainder decides, by any divisor in use, comes in turns from case to case
 LAYOUTS: tuple[Layout, ...] = ("contiguous", "strided")
+
+
+def derived(seed: int, purpose: str) -> int:
+    """Return a seed that follows from another one and a purpose, and that tells nothing of it."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {purpose}".encode()).digest()[:8], "big") % SEEDS
+
+
+def in_turn(seed: int, number: int) -> int:
+    """Return a derived seed for one of several cases in a row; its remainders are those of `seed + number`."""
+    return derived(seed, f"case {number}") % (SEEDS // _TURNS) * _TURNS + (seed + number) % _TURNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,11 @@ class Recipe:
     def with_seed_after(self, more: int) -> Recipe:
         """Return the recipe of other values of the same kind: its seed is `more` further on."""
         return replace(self, seed=(self.seed + more) % SEEDS)
+
+    @property
+    def short_seed(self) -> int:
+        """The seed for code that may take 32 bits only, as NumPy's generators did; of a longer one all bits count."""
+        return self.seed if 0 <= self.seed < _SHORT else derived(self.seed, "short") % _SHORT
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; what has its default value is left out, so that the line stays readable."""

@@ -242,11 +242,12 @@ def test_few_tokens_are_the_same_in_all_inputs():
 
 def test_another_seed_draws_other_contents_and_other_sizes_for_families():
     one, two = edge_cases(PREFILL), edge_cases(PREFILL, seed=7)
-    plain = [{tuple(sizes.items()) for sizes, recipe in cases if recipe.family == "normal"} for cases in (one, two)]
-    assert len(plain[0] & plain[1]) > len(plain[0]) * 0.9
+    plain = [[sizes for sizes, recipe in cases if recipe.family == "normal"] for cases in (one, two)]
+    small = [{tuple(sizes.items()) for sizes in cases if max(sizes.values()) < 30} for cases in plain]
+    assert len(small[0] & small[1]) > len(small[0]) * 0.9
     assert [sizes for sizes, _ in one] != [sizes for sizes, _ in two]
     assert {recipe.seed for _, recipe in one}.isdisjoint(recipe.seed for _, recipe in edge_cases(PREFILL, seed=1 << 20))
-    assert all(0 <= recipe.seed < 1 << 31 for _, recipe in edge_cases(PREFILL, seed=(1 << 32) - 1))
+    assert all(0 <= recipe.seed < 1 << 63 for _, recipe in edge_cases(PREFILL, seed=(1 << 63) - 1))
 
 
 @pytest.mark.parametrize(

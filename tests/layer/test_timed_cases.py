@@ -44,7 +44,7 @@ def test_drawn_inputs_are_made_once_for_all_solutions():
     axes = {**WORKLOAD.axes, "h": 8}
     once, again = (made.drawn(axes, recipe) for _ in range(2))
     assert [case.values is other.values for case, other in zip(once, again, strict=True)] == [True] * 3
-    assert contents(once[0]) != contents(once[1])
+    assert any(not torch.equal(once[0].values[name], once[1].values[name]) for name in ("x", "z"))
     others = [made.drawn({**axes, "n": 6}, recipe)[0], made.drawn(axes, Recipe(4))[0]]
     assert all(contents(case) != contents(once[0]) for case in others)
 

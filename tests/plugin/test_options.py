@@ -51,7 +51,7 @@ def test_no_definitions_at_all_is_a_usage_error(pytester):
         "--fib-build-timeout=inf",
         "--fib-seconds=-1",
         "--fib-seed=-1",
-        "--fib-seed=4294967296",
+        f"--fib-seed={1 << 63}",
         "--fib-examples=few",
         "--fib-examples=0",
     ],

@@ -39,10 +39,10 @@ def test_a_plan_that_is_kept_by_shape_fails_where_there_are_many_bytes(tmp_path,
 
 
 def test_a_plan_that_is_kept_by_lengths_fails_and_the_seed_replays_it(tmp_path):
-    done = run(tmp_path, "--fib-seed=5", plan=BY_LENGTHS, honest=HONEST)
+    done = run(tmp_path, "--fib-seed=1", plan=BY_LENGTHS, honest=HONEST)
     assert set(done.outcomes("[plan").values()) == {"failure"}
     assert set(done.outcomes("[honest").values()) == {"passed"}, done.output
-    again = run(tmp_path, "--fib-seed=5", plan=BY_LENGTHS)
+    again = run(tmp_path, "--fib-seed=1", plan=BY_LENGTHS)
     told = [case.text.partition("replay:")[0] for each in (done, again) for case in each.of("test_correct[plan")]
     assert told[:2] == told[2:]
     assert all("call: rearranged" in text for text in told)
