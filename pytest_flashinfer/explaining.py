@@ -33,10 +33,14 @@ def explained(  # noqa: PLR0913 - facts of one search
     assert isinstance(failed, Failed)
     assert drawn is not None
     failed.seed = found.run
+    if found.earlier:
+        failed.hint = "  found by an earlier run, whose seed is the one to replay it with\n"
+    if failed.verdict.status == "INVALID_REFERENCE":  # an override that fails itself does so in most cases
+        return failed
     line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
     none = next((name for name in definition.var_axes if drawn[0].get(name) == 0), None)
     if none is not None and passes:
-        failed.hint = f"  {none} may be 0 as the contract stands; a constraint `{none} > 0` would exclude it\n"
+        failed.hint += f"  {none} may be 0 as the contract stands; a constraint `{none} > 0` would exclude it\n"
     said, why_not = _save(item, line) if save and not alone else ("", "")
     said = f"{said}, which replays it" if said else "add this workload line to replay it"
     failed.hint += f"  smallest of {found.tried} cases; {said} as test_correct:\n{line}"

@@ -29,10 +29,11 @@ SHRINK_SECONDS = 5.0  # beyond the time limit, once a failure is known
 class Outcome:
     """What a search found. `failure` belongs to `smallest`; both are `None` where nothing failed.
 
-    `run` is the seed of the run in which a failing case came up: this one, or an earlier one that saved it.
+    `run` is the seed of the run in which a failing case came up: this one, or an `earlier` one that saved it.
     """
 
     run: int = 0
+    earlier: bool = False
     tried: int = 0
     smallest: Drawn | None = None
     failure: Exception | None = None
@@ -152,6 +153,7 @@ class Search:
         if self.outcome.smallest is None:
             known = self.saved.run_of(drawn)
             self.outcome.run = self.run_seed if known is None else known
+            self.outcome.earlier = self.outcome.run != self.run_seed
             hangs = getattr(getattr(failure, "verdict", None), "status", "") == "TIMEOUT"
             # a simpler case would hang as well, for as long
             self._deadline = -math.inf if hangs else time.monotonic() + SHRINK_SECONDS

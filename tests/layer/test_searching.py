@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.database import InMemoryExampleDatabase
 
 from pytest_flashinfer import searching as module
 from pytest_flashinfer.data.load import load_workloads
@@ -521,6 +522,20 @@ def fails(axes, recipe, *, repeat):
     raise failure(axes, recipe)
 
 
+def test_a_failure_that_an_earlier_run_found_says_so(monkeypatch):
+    database = InMemoryExampleDatabase()
+    kept = lambda *given, **named: Search(*given, **named | {"saved": Saved(database, b"key")})  # noqa: E731
+    monkeypatch.setattr(module, "Search", kept)
+    texts = []
+    for seed in (1, 2):
+        with pytest.raises(Failed) as caught:
+            search(seed=seed).run(fails)
+        assert caught.value.seed == 1
+        texts.append(caught.value.text())
+    said = "  found by an earlier run, whose seed is the one to replay it with"
+    assert [said in text.splitlines() for text in texts] == [False, True]
+
+
 def test_a_failure_is_saved_once(tmp_path):
     path = tmp_path / "workloads" / "elementwise" / "rows_h8.jsonl"
     for said, here in (("appended to", tmp_path), ("already in", tmp_path), ("already in", "/nowhere")):
@@ -531,6 +546,20 @@ def test_a_failure_is_saved_once(tmp_path):
         assert "add this workload line" not in caught.value.text()
     [line] = path.read_text().splitlines()
     assert line in caught.value.text()
+
+
+def test_no_line_replays_what_an_override_did_wrong(tmp_path):
+    def compares(axes, recipe, *, repeat):
+        verdict = Verdict("INVALID_REFERENCE", "conftest.py:7: KeyError: 'z'")
+        raise Failed(verdict, failure(axes, recipe).case)
+
+    path = tmp_path / "rows_h8.jsonl"
+    with pytest.raises(Failed) as caught:
+        search(item=Item(SimpleNamespace(workload_file=path)), save_failures=True).run(compares)
+    first, case = caught.value.text().splitlines()
+    assert first == "INVALID_REFERENCE: conftest.py:7: KeyError: 'z'"
+    assert case.startswith("  case: n=")
+    assert not path.exists()
 
 
 def test_the_same_bug_with_another_seed_is_saved_already(tmp_path):
