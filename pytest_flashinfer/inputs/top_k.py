@@ -20,6 +20,9 @@ _FEW: Final = 8  # entries of a row where nothing says how many there are
 _OFF: Final = re.compile(
     r"(?<![\w.])(0|-1)(?![\w.]\d*)[^.;,]{0,20}\b(all|off|none|no filter|disable[sd]?|every\w*|whole)\b"
 )
+_NONE_OR_LESS: Final = re.compile(
+    r"\b(0|zero|none) or (less|below|negative|fewer)\b|\b(negative|less) or (0|zero)\b|\bnon-?positive\b|<= ?0\b"
+)
 _BEYOND: Final = re.compile(
     r"\b(may|can|could) (exceed|be (above|beyond|larger|greater|more))\b|\bor more: all\b"
     r"|\b(above|beyond|larger than|greater than|exceeds?|exceeding)\b[^.;]{0,40}\b(all|clamp\w*|clip\w*|whole)\b"
@@ -55,6 +58,7 @@ def _apart(setting: Setting, name: str, top: int, row: int | None) -> Iterator[i
     """Yield numbers that mean something of their own: those that the contract names, and more than a row has."""
     text = (setting.contract.definition.inputs[name].description or "").lower()
     yield from (int(found[1]) for found in _OFF.finditer(text))
+    yield from (0, -1) if _NONE_OR_LESS.search(text) else ()
     yield from (int(n) for n in special(setting.contract, name, top) if n <= 0)
     if row is not None and _BEYOND.search(text):
         yield from (row + 1, 2 * row)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # The last entries, as in a batch that is padded to the size of a captured graph, and all entries.
 STRUCTURES: Final = ("padded_tail", "all_padded")
 _KINDS: Final = frozenset({"slots", "token_ids", "index", "positions", "expert_ids"})
+_PADS: Final = re.compile(
+    r"\b(pad\w*|unused|invalid|sentinel|dropp\w*|skip\w*|no (row|token|slot|entry))\b", re.IGNORECASE
+)
 _PLAIN: Final = frozenset({"uniform", "identity"})
 _SHARE: Final = 5  # at most one entry in five is unused, where it is not the structure: what a call costs stays alike
 _MOST: Final = 1 << 12
@@ -31,7 +34,8 @@ _MOST: Final = 1 << 12
 def occurs(contract: Contract, plan: Plan) -> bool:
     """Say whether some input may have entries that are not used, besides the tails of rows."""
     return any(
-        role.kind in _KINDS and (role.unused or _named(contract, name) or name in contract.reading.facts.others)
+        role.kind in _KINDS
+        and (role.unused or _named(contract, name) or name in contract.reading.facts.others or _pads(contract, name))
         for name, role in plan.roles.items()
     )
 
@@ -86,11 +90,25 @@ def _named(contract: Contract, name: str) -> list[str]:
     return sorted(n for n in words & inputs.keys() if inputs[n].shape is None and re.search("ignore|pad", n))
 
 
+def _pads(contract: Contract, name: str) -> bool:
+    """Say whether a text speaks of entries that are not used, of an input in particular or with its name."""
+    sentences = re.split(r"[.;](?:\s|$)", contract.definition.description or "")
+    own = [contract.definition.inputs[name].description or "", *(each for each in sentences if name in each)]
+    return any(_PADS.search(text) for text in own)
+
+
+def _one_past(setting: Setting, name: str) -> list[int]:
+    """Return the number of entries itself, where constraints allow it beside their ids and a text says what for."""
+    high, limit = setting.limits(name)[1], setting.limit(name)
+    return [limit] if limit and high == limit and _pads(setting.contract, name) else []
+
+
 def marks(setting: Setting, name: str) -> list[int]:
-    """Return what marks unused entries: as the role says, as a scalar says, and as a constraint with names says."""
+    """Return what marks unused entries: as the role says, a scalar, a constraint with names, and one with a text."""
     env = _with_scalars(setting, setting.contract.definition.inputs)
     found: list[Any] = [*setting.plan.roles[name].unused, *(env.get(n) for n in _named(setting.contract, name))]
     found += [size(tree, env) for tree in setting.contract.reading.facts.others.get(name, ())]
+    found += _one_past(setting, name)
     least, most = setting.ends(name)
     return list(dict.fromkeys(n for n in found if isinstance(n, int) and least <= n <= most))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -489,3 +491,32 @@ def test_positions_of_rows_count_up_now_and_then_where_the_table_has_as_many():
         drawn = [make_inputs(definition, sizes, Recipe(seed))["positions"] for seed in range(40)]
         assert {torch.equal(ids, torch.arange(9, dtype=ids.dtype)) for ids in drawn} == ways
         assert max(int(ids.max()) for ids in drawn) == rows - 1
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [("Row of x; num_tokens for padding.", ""), ("", "Of sorted_token_ids num_tokens is padding.")],
+)
+def test_one_past_the_last_row_pads_where_the_contract_says_so(words, more):
+    inputs = {"hidden_states": tensor("num_tokens h"),
+              "sorted_token_ids": tensor("num_sorted", "int32", description=words)}  # fmt: skip
+    definition = define("gather", axes(num_tokens=None, num_sorted=None, h=4), inputs, {"y": tensor("num_sorted h")},
+                        "def run(hidden_states, sorted_token_ids):\n    return hidden_states[sorted_token_ids]\n",
+                        "((sorted_token_ids >= 0) & (sorted_token_ids <= num_tokens)).all()")  # fmt: skip
+    drawn = []
+    for sizes, given in every(replace(definition, description=more)):
+        ids = given["sorted_token_ids"]
+        drawn += [float((ids == sizes["num_tokens"]).float().mean())] if len(ids) else []
+    assert max(drawn) > 0
+    assert min(drawn) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "least"),
+    [("Tokens to keep per row; 0 or less, or the vocabulary or more: all.", -1), ("Non-positive keeps all.", -1),
+     ("Tokens to keep; 0 keeps all.", 0), ("Tokens to keep.", 1)],
+)  # fmt: skip
+def test_a_number_of_tokens_to_keep_may_be_none_or_less_where_the_contract_says_so(words, least):
+    inputs = {"logits": tensor("batch vocab_size"), "top_k": tensor("batch", "int32", description=words)}
+    definition = define("keep", axes(batch=None, vocab_size=None), inputs, {"y": tensor("batch vocab_size")}, NOTHING)
+    assert min(int(given["top_k"].min()) for _, given in every(definition) if len(given["top_k"])) == least
