@@ -10,6 +10,7 @@ import pytest
 
 from pytest_flashinfer import declarations, dormant
 
+PRINTED = (4_000, 6_000)  # characters of what a solution prints in an item that are kept, of beginning and end
 MANY_OBJECTS = 500_000  # that a collection has made, above which later searches for garbage leave them out
 
 if TYPE_CHECKING:
@@ -206,7 +207,9 @@ class FlashInferPlugin:
         take_log = getattr(getattr(item, "funcargs", {}).get("solution"), "take_log", None)
         log = take_log() if take_log is not None and call.when == "call" else ""
         if log:
-            item.add_report_section("call", "stdout and stderr of the solution", log)
+            from pytest_flashinfer.report.excerpt import excerpt
+
+            item.add_report_section("call", "stdout and stderr of the solution", excerpt(log, *PRINTED))
         failure = call.excinfo.value if call.excinfo is not None else None
         verdict = getattr(failure, "verdict", None)
         if verdict is not None:

@@ -39,12 +39,12 @@ class Tracer:
         workload = self.catalogue.workload(item.path, params["workload"])
         if definition is None or workload is None:
             return
-        log = report.longreprtext + "".join(f"\n{text}" for _, text in report.sections)
+        text, printed = report.longreprtext, "".join(f"\n{content}" for _, content in report.sections)
         facts = dict(report.user_properties)
         timed = "latency_s" in facts  # also where a gate says that it is not fast enough
         solution = self.catalogue.solutions(definition)[params["solution"]].solution
         try:
-            self.writer.add(definition, workload, solution, facts, log=log, timed=timed)
+            self.writer.add(definition, workload, solution, facts, text=text, printed=printed, timed=timed)
         except OSError as error:  # what was measured is still told
             where = error.filename or definition.name
             self.lost = self.lost or f"--fib-traces: {where} cannot be written: {error.strerror}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.data.jsontext import read_json_lines
 from pytest_flashinfer.data.sniff import kind_of
 from pytest_flashinfer.data.write import to_line
+from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.results import mean
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.unreadable import Unreadable
     from pytest_flashinfer.report.results import Result
 
-MESSAGE_CHARACTERS = 20_000
+MESSAGE = (10_000, 10_000)  # characters of what a compiler says that are kept, of its beginning and of its end
 FAILURES = 8  # of one solution, in a line
 FAILURE_CHARACTERS = 4000  # of the text of each
 UNKNOWN = "unknown"  # the author, and the definition where nothing names one, of a file that cannot be read
@@ -53,7 +54,7 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
     failed = [result for result in group if result.outcome == "failed"]
     broken = next((result for result in failed if not result.built), None)
     if broken is not None:
-        return {**head, "compiled": False, "compile_error": broken.details[-MESSAGE_CHARACTERS:] or str(broken.status)}
+        return {**head, "compiled": False, "compile_error": excerpt(broken.details, *MESSAGE) or str(broken.status)}
     told = (result.max_abs for result in group if result.workload or result.outcome == "failed")
     errors = [error for error in told if error is not None]
     different = {"max_diff": max(errors)} if errors else {}
@@ -103,7 +104,7 @@ def of_unreadable(files: Iterable[Unreadable], device: str) -> list[dict[str, An
             "source": UNKNOWN,
             "solution": each.name,
             "compiled": False,
-            "compile_error": "\n".join(map(str, each.faults))[:MESSAGE_CHARACTERS],
+            "compile_error": "\n".join(map(str, each.faults))[: sum(MESSAGE)],
         }
         for each in sorted(files, key=lambda each: (each.definition or UNKNOWN, each.name, each.path))
     ]

@@ -20,6 +20,7 @@ from pytest_flashinfer.data.model import (
     Trace,
 )
 from pytest_flashinfer.data.write import definition_document, to_line, trace_document
+from pytest_flashinfer.report.excerpt import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
 
-LOG_CHARACTERS = 20_000
+TEXT = (6_000, 6_000)  # characters of a failure's text that are kept, of its beginning and of its end
+PRINTED = (3_000, 5_000)  # and of what was printed, which may be any amount
 DIGESTS, VERDICT, UNBUILT = "digests", "verdict", "unbuilt"  # keys that other tools pass over
 ROOFLINE = "roofline_ms"  # beside `latency_ms`: the least time that the card's bandwidth and arithmetic allow
 BOUND_SHARE = "bound_share"  # beside `max_absolute_error`: the largest error over the tolerated one
@@ -78,10 +80,14 @@ class TraceWriter:
         solution: Solution,
         facts: Mapping[str, Any],
         *,
-        log: str,
+        text: str,
+        printed: str = "",
         timed: bool,
     ) -> None:
-        """Write the line of one finished item; `facts` are the properties of its report. Raises OSError."""
+        """Write the line of one finished item; `facts` are the properties of its report. Raises OSError.
+
+        The log has `text`, which says what failed, and then what was `printed`; each is cut where it is long.
+        """
         status = str(facts.get("status"))
         if status not in get_args(Status) or status == "INVALID_REFERENCE":
             return  # it says nothing of the solution
@@ -92,7 +98,7 @@ class TraceWriter:
             cast("Status", "RUNTIME_ERROR" if status in OWN_STATUSES else status),
             self.environment,
             datetime.now(timezone.utc).isoformat(timespec="microseconds"),
-            log[-LOG_CHARACTERS:],
+            excerpt(text, *TEXT) + excerpt(printed, *PRINTED),
             _correctness(facts) if status in ("PASSED", "INCORRECT_NUMERICAL") else None,
             _performance(facts) if status == "PASSED" else None,
             ({VERDICT: status} if status in OWN_STATUSES else {}) | ({UNBUILT: True} if "fib_unbuilt" in facts else {}),

@@ -14,6 +14,7 @@ SOLUTIONS = {
     "double": ("def run(x, w):\n    return (x * w + 1).double()\n", "INCORRECT_DTYPE"),
     "raises": ("def run(x, w):\n    raise ValueError('no such tile')\n", "RUNTIME_ERROR"),
     "dies": ("import os\ndef run(x, w):\n    os._exit(3)\n", "RUNTIME_ERROR"),
+    "loud": ("def run(x, w):\n    print('noise ' * 9000)\n    return x * w + 2\n", "INCORRECT_NUMERICAL"),
     "broken": ("def run(x, w)\n    return x\n", "COMPILE_ERROR"),
     "late": (
         "n = 0\ndef run(x, w):\n    global n\n    n += 1\n    return x * w + 1 + (n > 4)\n",
@@ -73,6 +74,15 @@ def test_the_log_says_how_it_ended(traced):
     assert "no such tile" in logs["raises"]
     assert "exit status 3" in logs["dies"]
     assert "SyntaxError" in logs["broken"]
+
+
+def test_what_is_printed_is_cut_where_it_is_shown_and_in_the_lines(traced):
+    done, loaded = traced
+    [log] = [line.value.evaluation.log for line in loaded if line.value.solution == "loud"]
+    assert log.startswith("INCORRECT_NUMERICAL: ")
+    assert " characters left out ...]\n" in log
+    assert " characters left out ...]\n" in done.output
+    assert len(done["test_correct[loud"].text) < 15_000
 
 
 def test_lines_and_report_agree(traced):

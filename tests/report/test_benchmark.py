@@ -53,6 +53,14 @@ def test_compile_failure():
     assert (document["compiled"], document["compile_error"]) == (False, "COMPILE_ERROR: line 3: no\nmore")
 
 
+def test_a_compiler_that_says_much_does_not_hide_the_verdict():
+    text = "COMPILE_ERROR: line 3: no\n" + "note " * 100_000 + "the end"
+    said = only(result("failed", "COMPILE_ERROR", details=text, built=False))["compile_error"]
+    assert said.startswith("COMPILE_ERROR: line 3: no\nnote")
+    assert said.endswith("the end")
+    assert len(said) < sum(benchmark.MESSAGE) + 100
+
+
 @pytest.mark.parametrize("status", ["TIMEOUT", "RUNTIME_ERROR"])
 def test_what_ended_while_it_was_built_is_not_compiled(status):
     text = f"{status}: no answer, while it was built or imported"

@@ -5,10 +5,13 @@ import multiprocessing
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.model import Definition, Environment, InputSpec, Solution, SourceFile, Workload
+from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.held import HeldTraces
 from pytest_flashinfer.report.traces import TraceWriter, append, trace_path
 
@@ -19,8 +22,8 @@ CARD = Environment("card", {"torch": "2.9"})
 FACTS = {"status": "PASSED", "latency_s": 0.001, "reference_s": 0.004, "max_abs": 0.5, "max_rel": 0.25}
 
 
-def write(folder, facts=FACTS, *, timed=True, solution=SOLUTION, log=""):
-    TraceWriter(folder, CARD).add(DEFINITION, WORKLOAD, solution, facts, log=log, timed=timed)
+def write(folder, facts=FACTS, *, timed=True, solution=SOLUTION, **said):
+    TraceWriter(folder, CARD).add(DEFINITION, WORKLOAD, solution, facts, **{"text": ""} | said, timed=timed)
     return trace_path(folder, DEFINITION)
 
 
@@ -29,7 +32,7 @@ def find(path, *, definition=DEFINITION, workload=WORKLOAD, solution=SOLUTION, c
 
 
 def test_what_is_written_is_valid_and_found_again(tmp_path):
-    path = write(tmp_path, log="a log\n\udc80")
+    path = write(tmp_path, text="a log\n\udc80")
     [loaded] = load_traces(path)
     assert schema.check("trace", loaded) == ()
     held = find(path)
@@ -38,6 +41,25 @@ def test_what_is_written_is_valid_and_found_again(tmp_path):
     assert facts.pop("status") == "PASSED"
     assert facts == pytest.approx({"speedup": 4.0, **{name: FACTS[name] for name in FACTS if name != "status"}})
     assert "latency_s" not in held.facts(timed=False)
+
+
+def test_however_much_is_printed_the_failure_is_told_first(tmp_path):
+    text, printed = "INCORRECT_NUMERICAL: " + "why " * 50, "noise " * 200_000 + "the last word"
+    path = write(tmp_path, FACTS | {"status": "INCORRECT_NUMERICAL"}, text=text, printed=f"\n{printed}")
+    log = json.loads(path.read_text())["evaluation"]["log"]
+    assert log.startswith(f"{text}\nnoise ")
+    assert log.endswith("the last word")
+    assert len(log) < 10_000
+    assert "\n[... 1,192,014 characters left out ...]\n" in log
+
+
+@given(st.text(), st.integers(0, 20), st.integers(0, 20))
+def test_an_excerpt_begins_and_ends_as_the_text(text, head, tail):
+    short = excerpt(text, head, tail)
+    assert short.startswith(text[:head])
+    assert short.endswith(text[max(0, len(text) - tail) :])
+    assert (short == text) or (f"[... {len(text) - head - tail:,} characters left out ...]" in short)
+    assert len(short) <= max(len(text), head + tail + 50)
 
 
 def test_the_least_time_of_the_card_is_kept_in_milliseconds(tmp_path):
@@ -85,7 +107,7 @@ def test_what_is_not_the_same_is_not_found(tmp_path, other):
 def test_what_another_card_found_later_does_not_hide_it(tmp_path):
     path = write(tmp_path)
     other = Environment("another card", {"torch": "2.9"})
-    TraceWriter(tmp_path, other).add(DEFINITION, WORKLOAD, SOLUTION, {"status": "TIMEOUT"}, log="", timed=False)
+    TraceWriter(tmp_path, other).add(DEFINITION, WORKLOAD, SOLUTION, {"status": "TIMEOUT"}, text="", timed=False)
     assert (find(path).status, find(path, card=other).status) == ("PASSED", "TIMEOUT")
 
 
@@ -177,7 +199,7 @@ def statuses(folder, *told):
     writer = TraceWriter(folder, CARD)
     for check, status, *other in told:
         facts = FACTS | {"status": status, "fib_check": check}
-        writer.add(DEFINITION, WORKLOAD, *(other or [SOLUTION]), facts, log="", timed=check == "test_speed")
+        writer.add(DEFINITION, WORKLOAD, *(other or [SOLUTION]), facts, text="", timed=check == "test_speed")
     return [trace.value.evaluation.status for trace in load_traces(trace_path(folder, DEFINITION))]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.results import Result
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ def clean(name: str) -> str:
 
 def shortened(log: str) -> str:
     """Return a log with its middle cut out where it is long."""
-    left = len(log) - LOG_HEAD - LOG_TAIL
-    return log if left <= 0 else f"{log[:LOG_HEAD]}\n[... {left:,} characters left out ...]\n{log[-LOG_TAIL:]}"
+    return excerpt(log, LOG_HEAD, LOG_TAIL)
 
 
 def of_run(
