@@ -29,7 +29,9 @@ _CONTAINED: Final = re.compile(
     rf"{_WHATEVER}|bit for bit|(never|must not|no) (influence|affect|reach|leak)|touch(es)? (its|their) own"
 )
 _COPIED: Final = re.compile(r"\bcop(ied|ies)\b|pass(es|ed)? through")
-_MIXES: Final = re.compile(r"@ |mm\(|matmul|einsum|softmax|linear|conv|\.(sum|mean|cumsum)\b")
+_MIXES: Final = re.compile(
+    r"@ |mm\(|matmul|einsum|softmax|linear|conv|\.(sum|mean|cumsum)\b|\* [^\n=]{1,60} [-+] [^\n=]{1,60} \*"
+)
 _UNNAMED: Final = re.compile(
     r"(\b(not|never|no \w+) (is )?(listed|named|referenced|used|selected|chosen|points?)"
     r"|\bun(listed|named|used|referenced)|\bpadding (row|slot|token|entry))\b[^.]{0,40}"

@@ -353,9 +353,10 @@ def test_values_that_reach_no_others_may_be_nan_or_infinite_anywhere(text, offer
 
 @pytest.mark.parametrize(
     ("code", "offered"),
-    [("y = x.clone()\n    y[:, :4] *= 2\n    return y", {"nan", "inf"}), ("return torch.cat([x, x @ w])", set())],
-    ids=["by itself", "beside a product"],
-)
+    [("y = x.clone()\n    y[:, :4] *= 2\n    return y", {"nan", "inf"}), ("return torch.cat([x, x @ w])", set()),
+     ("a, b = x.chunk(2, -1)\n    return torch.cat([a * w[0, 0] - b * w[0, 1], b])", set())],
+    ids=["by itself", "beside a product", "beside a rotation"],
+)  # fmt: skip
 def test_what_is_only_copied_may_be_nan_where_nothing_is_summed(code, offered):
     inputs = {"x": tensor("n h"), "w": tensor("h h")}
     reference = f"def run(x, w):\n    {code}\n"
