@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LIFTED = "the reference in float64, and the rounding that an honest kernel for it may do"
 
+_FAR = 1e6  # times a bound, or what is expected: how far it is says nothing more
 _TELLING = 8  # wrong elements, all of which are those of something else
 
 
@@ -122,9 +123,11 @@ def _headline(  # noqa: PLR0913, PLR0917 - the facts of one line
     if limit == 0:
         return f"{spot}: {_show(actual)} instead of {_show(expected)}{said}"
     error = abs(actual - expected)
-    far = [_size(error), _distance(judge, at, error)] if isinstance(judge, Values) else [_size(error)]
+    far = [_size(error)]
+    if isinstance(judge, Values) and (floats.is_narrow(judge.actual.dtype) or error <= abs(expected)):
+        far.append(_distance(judge, at, error))  # steps at 0, or near it, are no measure of what is far from there
     if limit:
-        far.append(f"{error / limit:.3g} times the bound {limit:.3g}")
+        far.append(f"{error / limit:.3g} times the bound {limit:.3g}" if error < _FAR * limit else f"bound {limit:.3g}")
     return f"{spot}: {_show(actual)} instead of {_show(expected)} (error {', '.join(far)}){said}"
 
 
@@ -155,7 +158,9 @@ def _counts(judge: Exact | Values, tally: Tally, total: int) -> str:
         line += f", {tally.special} of them not finite on one side"
     if tally.max_abs and judge.truth.dtype != "bool":
         absolute = int(tally.max_abs) if is_integer(judge.truth.dtype) else tally.max_abs
-        line += f"; largest error {_size(absolute)} absolute, {tally.max_rel:.3g} relative"
+        line += f"; largest error {_size(absolute)} absolute"
+        if 0 < tally.max_rel < _FAR:  # where 0 is expected there is no relative one
+            line += f", {tally.max_rel:.3g} relative"
     return line
 
 

@@ -255,6 +255,30 @@ class TestWords:
         assert compare(truth.native.clone(), truth).ok
 
 
+class TestFarFromZero:
+    @pytest.mark.parametrize("expected", [0.0, -0.0, 1e-45, -1e-38, 1e-30])
+    @pytest.mark.parametrize("bound", [0.0, 1e-40, 1e-38])
+    def test_an_error_at_zero_is_said_without_ulps_and_ratios(self, expected: float, bound: float) -> None:
+        found = compare(torch.tensor([1.03, 0.0]), floats_of([expected, 0.0], bound=bound))
+        assert found.summary == f"out[0]: 1.03 instead of {found.expected:.7g}" + (
+            f" (error 1.03, bound {bound:.3g})" if bound else ""
+        )
+        assert "1 of 2 elements miss (50 %); largest error 1.03 absolute\n" in found.text
+
+    @settings(deadline=None, max_examples=200)
+    @given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.floats(0, 1e30), st.floats(0, 1e30))
+    def test_no_number_of_an_error_is_beyond_what_it_measures(
+        self, expected: float, error: float, bound: float
+    ) -> None:
+        found = compare(torch.tensor([expected]) + error, floats_of([expected], bound=bound))
+        words = found.text.replace(",", " ").split()
+        steps = [float(words[place - 1]) for place, word in enumerate(words) if word == "ulp"]
+        times = [float(words[place - 1]) for place, word in enumerate(words) if word == "times"]
+        assert all(each <= 2**25 for each in steps)
+        assert all(each <= 1e6 for each in times)
+        assert " 0 relative" not in found.text
+
+
 class TestExplicit:
     def test_both_limits_and_the_cap(self) -> None:
         truth = floats_of([100.0, 0.0], bound=1e-9)
