@@ -14,6 +14,7 @@ from pytest_flashinfer.data.positions import line_and_column
 
 _MAX_MENDS = 20
 _ONE_FAULT_FROM = 1 << 20  # characters; each mend reads the text once more
+_SHOWN = 40  # characters of a key
 _SPACE = " \t\r\n"
 _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _BRACKET = re.compile(rf"{_STRING}|[{{}}\[\]]")
@@ -180,9 +181,19 @@ def _colon(site: _Site) -> _Mend | None:
     start = opened[-1][0] if opened else 0
     listed = _LISTED.match(site.text, start + 1)
     if listed is None:
-        return _Mend(start, "a key has no value: write \"key\": value, or '[' and ']' for a list")
+        key = _string_start(site.text, site.before)
+        shown = site.text[key : site.before + 1][:_SHOWN]
+        return _Mend(key, f"the key {shown} has no value: write \"key\": value, or '[' and ']' for a list")
     edit = (start, listed.end() + 1, "[" + listed.group() + "]")
     return _Mend(start, "a list stands in braces: write '[' and ']' in place of '{' and '}'", edit)
+
+
+def _string_start(text: str, end: int) -> int:
+    """Return the offset of the quote that opens the string whose closing quote stands at `end`."""
+    start = text.rfind('"', 0, end)
+    while (start - len(text[:start].rstrip("\\"))) % 2:  # an escaped one is a part of the string
+        start = text.rfind('"', 0, start)
+    return max(start, 0)
 
 
 def _extra(site: _Site) -> _Mend | None:

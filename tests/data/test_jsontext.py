@@ -40,7 +40,11 @@ MENDS = [
     ('{"a": 1,, "b": 2}', 1, 9, "a value is missing"),
     ('{"a": @}', 1, 7, "is not a JSON value"),
     ('{"a"}', 1, 1, "a list stands in braces"),
-    ('{"a": {"b", 3}}', 1, 7, "a key has no value"),
+    ('{"a": {"b", 3}}', 1, 8, 'the key "b" has no value'),
+    ('{\n "a": 1,\n "",b": 2\n}', 3, 2, 'the key "" has no value'),
+    ('{"a": 1,\n "b"\n}', 2, 2, 'the key "b" has no value'),
+    ('{"a": 1,\n "b \\\\\\" c", 2}', 2, 2, 'the key "b \\\\\\" c" has no value'),
+    ('{"a": 1,\n "\\\\" , 2}', 2, 2, 'the key "\\\\" has no value'),
 ]
 
 
