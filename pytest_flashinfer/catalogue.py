@@ -153,6 +153,10 @@ class Catalogue:
         """Return all that is wrong or odd with a definition's file, its workloads and its solutions."""
         return self.dataset.problems(self.stated(path))
 
+    def why_unjudgeable(self, path: Path) -> Fault | None:
+        """Return the fault of a definition that leaves open what is right, or `None`."""
+        return self.dataset.why_unjudgeable(self.stated(path))
+
     def notes(self, path: Path) -> list[str]:
         """Return what was changed in reading a definition's file, a line for each."""
         return [f"{path}: {note}" for note in self.dataset.load(self.stated(path)).notes]

@@ -6,11 +6,12 @@ import inspect
 import re
 import warnings
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from pytest_flashinfer import checks
+from pytest_flashinfer.here import from_here
 from pytest_flashinfer.keyword import SHOWN_UUID, Names
 from pytest_flashinfer.options import REPLAY, replay
 from pytest_flashinfer.report import notes as notes_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_flashinfer.catalogue import Entry
+    from pytest_flashinfer.data.faults import Fault
     from pytest_flashinfer.data.model import Definition, Workload
 
 SHOWN_AXES = 3  # axes in an item's id; the uuid that follows tells the rest apart
@@ -96,10 +98,10 @@ class DefinitionFile(pytest.Module):
     def raise_faults(self) -> None:
         """Raise SchemaFailed with every fault of the file; warnings become pytest warnings."""
         problems = self.config.stash[SESSION].catalogue.problems(self.path)
-        faults = [str(fault) for fault in problems if fault.kind == "fault"]
+        faults = [from_here(self.config, fault) for fault in problems if fault.kind == "fault"]
         for problem in problems:
             if problem.kind != "fault":
-                warnings.warn(pytest.PytestWarning(str(problem)), stacklevel=2)
+                warnings.warn(pytest.PytestWarning(from_here(self.config, problem)), stacklevel=2)
         if faults:
             raise SchemaFailed("\n".join(faults))
 
@@ -117,6 +119,7 @@ class KernelItem(pytest.Function):
     """A check of one definition, reported at the definition's file rather than at `checks.py`."""
 
     _given: list[tuple[str, object]] | None = None  # properties that others set before the first setup
+    _void: Fault | None = None  # what is wrong with the definition, where nobody can be judged by it
 
     def setup(self) -> None:
         """Say in the report's properties whose item this is, then set the fixtures up.
@@ -131,7 +134,7 @@ class KernelItem(pytest.Function):
         params = self.callspec.params if hasattr(self, "callspec") else {}
         if self.originalname == "test_schema":
             notes = self.config.stash[SESSION].catalogue.notes(file.path)
-            self.user_properties += [(notes_of.PROPERTY, note) for note in notes]
+            self.user_properties += [(notes_of.PROPERTY, from_here(self.config, note)) for note in notes]
         if "solution" in params and file.definition is not None:
             key = str(params["solution"])
             author = file.solutions[key].solution.author
@@ -141,6 +144,9 @@ class KernelItem(pytest.Function):
             if "workload" in params:
                 self.user_properties.append(("fib_workload", params["workload"]))
         session = self.config.stash[SESSION]
+        self._void = None if self.originalname == "test_schema" else session.catalogue.why_unjudgeable(file.path)
+        if self._void is not None:
+            return  # there is nothing to run
         if self.originalname != "test_schema" and session.runs_items:
             session.judge  # noqa: B018 - torch, which the fixtures of every other check import
         try:
@@ -161,6 +167,8 @@ class KernelItem(pytest.Function):
         if self.originalname == "test_schema":  # neither a device nor torch is needed to read files
             super().runtest()
             return
+        if self._void is not None:
+            self._refuse(f"the definition is at fault: {from_here(self.config, self._void)}")
         from pytest_flashinfer.inputs.errors import BadData, InputsError, Unbound
         from pytest_flashinfer.judge.origin import NoReference, ReferenceFailed
         from pytest_flashinfer.worker.lock import LockedOut
@@ -178,14 +186,20 @@ class KernelItem(pytest.Function):
             kind = "reference fails" if isinstance(error, ReferenceFailed) else "no inputs"
             if isinstance(error, BadData) and error.kind == "skip":  # not here, which is nobody's fault
                 path, line, _ = self.reportinfo()
-                pytest.skip(f"{self._from_here(path)}:{1 + (line or 0)}: {error}")
+                pytest.skip(f"{from_here(self.config, path)}:{1 + (line or 0)}: {error}")
             if "solution" in self.fixturenames or isinstance(error, (NoReference, Unbound)):
                 pytest.skip(f"{kind}: {error}")
             text = f"INVALID_REFERENCE: {kind}: {error}"
             if isinstance(error, ReferenceFailed):
                 line = self.config.stash[SESSION].catalogue.reference_line(self.path)
-                text += f"\n  it is at {self.path}:{line}"
+                text += f"\n  it is at {from_here(self.config, self.path)}:{line}"
             pytest.fail(text + self._replay(), pytrace=False)
+
+    def _refuse(self, reason: str) -> NoReturn:
+        """Skip a solution's item, and fail any other, of a definition that leaves open what is right."""
+        if "solution" in self.fixturenames:
+            pytest.skip(reason)
+        pytest.fail(f"INVALID_REFERENCE: {reason}{self._replay()}", pytrace=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Show a verdict as its own few lines; anything else as pytest does, for it is a fault of the plugin."""
@@ -208,16 +222,12 @@ class KernelItem(pytest.Function):
     @property
     def _address(self) -> str:
         """The id with a path that leads there from the current folder; pytest's own may start somewhere else."""
-        return f"{self._from_here(self.path)}::{self.name}"
+        return f"{from_here(self.config, self.path)}::{self.name}"
 
     def _source(self, text: str) -> str:
         """Return a line that says where in its author's files the solution is wrong, as far as a failure tells."""
         place = blamed(self, text)
-        return "" if place is None else f"\n  source: {self._from_here(place[0])}:{place[1]}"
-
-    def _from_here(self, path: Path) -> str:
-        here = self.config.invocation_params.dir
-        return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+        return "" if place is None else f"\n  source: {from_here(self.config, place[0])}:{place[1]}"
 
     def _shown(self, excinfo: pytest.ExceptionInfo[BaseException], text: str) -> Any:
         """Return `text` as what pytest shows; its first line stands for it in the summary, and in junit."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_flashinfer.here import from_here
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class UnreadableSolution(pytest.Item):
 
     def runtest(self) -> None:
         """Fail with every fault."""
-        pytest.fail("\n".join(map(str, self.faults)), pytrace=False)
+        pytest.fail("\n".join(from_here(self.config, fault) for fault in self.faults), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return the place of the first fault, its line counted from 0."""

@@ -62,7 +62,7 @@ def kind_of(path: Path) -> str:
     value = document.value
     if isinstance(value, list) and value and all(_told(part) == sniff.TRACE for part in value):
         return sniff.TRACE
-    return _told(value)
+    return sniff.SOLUTION if sniff.meant_as_solution(value) else _told(value)
 
 
 def owner_of(path: Path) -> str:

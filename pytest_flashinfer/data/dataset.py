@@ -6,12 +6,13 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_flashinfer.data import discover
+from pytest_flashinfer.data import discover, sniff
 from pytest_flashinfer.data.entry_rules import check_entry
 from pytest_flashinfer.data.faults import Fault, Loaded, cannot_enter, unique
+from pytest_flashinfer.data.judgeable import why_unjudgeable
 from pytest_flashinfer.data.load import load_definition, load_solution
 from pytest_flashinfer.data.nearest import nearest
-from pytest_flashinfer.data.rules import check_definition, check_folder
+from pytest_flashinfer.data.rules import check_definition, check_folder, check_name
 from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.workload_files import WorkloadFiles
 from pytest_flashinfer.data.workload_rules import check_workloads
@@ -37,6 +38,7 @@ class DataSet:
         self._others: list[Path] = []  # Python files in the folders of solutions
         self._definitions: dict[Path, Loaded[Definition]] = {}
         self._workloads: dict[Path, list[Loaded[Workload]]] = {}
+        self._unjudgeable: dict[Path, Fault | None] = {}
 
     def definition_files(self) -> list[Path]:
         """List the definition files, sorted within each folder."""
@@ -61,6 +63,12 @@ class DataSet:
             if value is not None:
                 found[value.name].append(path)
         return dict(found)
+
+    def why_unjudgeable(self, path: Path) -> Fault | None:
+        """Say which fault of the definition in a file leaves open what is right, `None` where none does."""
+        if path not in self._unjudgeable:
+            self._unjudgeable[path] = why_unjudgeable(self.load(path))
+        return self._unjudgeable[path]
 
     def is_ambiguous(self, name: str) -> bool:
         """Whether several files define this name, so that nobody can tell which one a solution is for."""
@@ -194,7 +202,7 @@ class DataSet:
     def problems(self, path: Path) -> tuple[Fault, ...]:
         """Say all that is wrong or odd with a definition file, its workloads and its solutions."""
         loaded = self.load(path)
-        found = [*check_definition(loaded)]
+        found = [*check_definition(loaded), *check_name(loaded)]
         for place in self.definition_paths:
             found += check_folder(loaded, place) if place.is_dir() else ()
         if loaded.value is None:
@@ -227,4 +235,4 @@ def _no_solution(loaded: Loaded[Solution]) -> tuple[Fault, ...]:
 
 def _is_meant(raw: object) -> bool:
     """Whether a document that cannot become a solution was meant as one."""
-    return not isinstance(raw, dict) or bool({"definition", "spec", "sources"} & raw.keys())
+    return not isinstance(raw, dict) or sniff.meant_as_solution(raw)

@@ -59,16 +59,17 @@ def reference_takes_the_inputs(definition: Definition) -> Iterator[Finding]:
     if taken is None:
         return
     expected = [*inputs, *definition.outputs] if definition.reference_style == "destination" else inputs
+    kind: FaultKind = "fault" if definition.form != DUMP else "warning"  # which gives parameters whatever fits them
     if set(taken.positional) | set(taken.keyword_only) <= set(inputs) or taken.kwargs:
         unknown = [name for name in (*taken.positional[: taken.required], *taken.keyword_only) if name not in inputs]
         if unknown:
             message = f"{definition.entry} needs {', '.join(unknown)}, which is no input"
-            yield ("reference",), f"{message}; the inputs are {', '.join(inputs)}", "fault"
+            yield ("reference",), f"{message}; the inputs are {', '.join(inputs)}", kind
         problem = _by_name(taken, inputs, definition.entry)
     else:
         problem = _by_position(taken, expected, definition.entry)
     if problem:
-        yield ("reference",), problem, "fault" if definition.form != DUMP else "warning"
+        yield ("reference",), problem, kind
 
 
 def parameters_are_named_alike(definition: Definition) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ _TELLING = {
     "sources": SOLUTION, "workload": TRACE, "kernel_id": "result", "conversation": "agent", "kernels": "calls",
     "outputs": DEFINITION, "output": DEFINITION, "reference": DEFINITION, "op_type": DEFINITION,
 }  # fmt: skip
+_OTHERS = {"axes", "reference", "workload", "evaluation"}  # which no solution has
 _MADE = {"outputs", "output", "reference", "reference_code"}
 ARTICLE = {
     DEFINITION: "a definition",
@@ -43,6 +44,16 @@ def kind_of(value: Any) -> str | None:
     if "axes" in value and "inputs" in value:
         return WORKLOAD if "uuid" in value or _describes_inputs(value["inputs"]) else DEFINITION
     return None
+
+
+def meant_as_solution(value: Any) -> bool:
+    """Whether an object was meant as a solution, also one that lacks most of its keys."""
+    kind = kind_of(value)
+    if kind is not None or not isinstance(value, dict) or _OTHERS & value.keys():
+        return kind == SOLUTION
+    spec = value.get("spec")
+    told = isinstance(spec, dict) and bool({"language", "entry_point"} & spec.keys())
+    return told or isinstance(value.get("definition"), str)
 
 
 def _describes_inputs(inputs: Any) -> bool:

@@ -234,7 +234,7 @@ NO_RUN = 'definition = "gemm"\n\n\ndef go(a, b):\n    return a @ b.T\n'
 FAULTY = {
     "norun.py": NO_RUN,
     "kit/config.toml": KIT,
-    "plain.json": json.dumps(samples.changed(PLAIN, constraints=["m =< 3"])),
+    "gemm.json": json.dumps(samples.changed(PLAIN, constraints=["m =< 3"])),
     "gemm.jsonl": '{"definition": "gemm", "workload": {"uuid": "u", "axes": {"m": -3}, "inputs": {}}}\n{',
 }
 

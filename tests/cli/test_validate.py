@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_flashinfer.cli.files import kind_of
 from pytest_flashinfer.cli.main import main
+from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.data.schema import NAMES
 from tests import powerless
 from tests.cli.test_convert import FORMS, PLAIN, SOLUTION
@@ -165,6 +167,26 @@ def test_what_is_no_solution_is_not_taken_for_one(dataset, capsys, name, text):
     code, lines, _ = validate(capsys, dataset / "solutions", dataset / "definitions")
     assert code == 0
     assert all("no key tells what it is" in line for line in lines)
+
+
+PARTS = {
+    "name": "mine", "definition": "gemm", "author": "me", "spec": {"language": "python"}, "sources": 3, "axes": {},
+    "reference": "", "workload": {}, "evaluation": None, "inputs": {}, "version": "1",
+}  # fmt: skip
+
+
+@given(st.sets(st.sampled_from(sorted(PARTS))), st.sampled_from([{}, {"spec": {}}, {"definition": 3}]))
+def test_what_a_run_takes_for_a_broken_solution_is_one_here_too(tmp_path_factory, keys, more):
+    document = {key: PARTS[key] for key in keys} | more
+    path = samples.write(tmp_path_factory.mktemp("part") / "j1.json", document)
+    broken = DataSet([], [path.parent], []).unreadable_solutions()
+    assert (kind_of(path) == "solution") == bool(broken), document
+
+
+def test_a_solution_with_hardly_any_keys_is_a_fault_wherever_it_is_found(dataset, capsys):
+    path = samples.write(dataset / "v1/j1.json", {"name": "j1", "definition": "gemm"})
+    code, lines, _ = validate(capsys, dataset / "definitions", dataset / "workloads", dataset / "v1")
+    assert (code, lines) == (1, [f"{path}:1: missing keys 'author', 'spec', 'sources'"])
 
 
 def test_a_definition_that_no_workload_is_for_is_warned_of(dataset, capsys):

@@ -9,7 +9,8 @@ from pytest_flashinfer.data import records
 from pytest_flashinfer.data.contradictions import contradictions
 from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.dialects import translate
-from pytest_flashinfer.data.rules import check_definition, check_folder
+from pytest_flashinfer.data.judgeable import why_unjudgeable
+from pytest_flashinfer.data.rules import check_definition, check_folder, check_name
 from tests.data import samples
 
 TENSOR = {"shape": ["n", "h"], "dtype": "float32"}
@@ -307,6 +308,15 @@ def test_case_02d_folder_of_another_op_type(tmp_path):
     assert check_folder(load_definition(samples.write(tmp_path / "b.json", samples.BASE)), tmp_path) == ()
 
 
+@pytest.mark.parametrize("document", [samples.BASE, samples.SIGNATURE, samples.DESCRIPTION, samples.DUMP, samples.SOL])
+def test_a_file_is_named_after_its_definition_in_the_form_that_data_sets_have(tmp_path, document):
+    loaded = load_definition(samples.write(tmp_path / "other.json", document))
+    found = check_name(loaded)
+    assert [(fault.kind, fault.where) for fault in found] == ([("warning", "name")] if document is samples.BASE else [])
+    assert all("its name is 'scale_add_h8': rename the file to scale_add_h8.json" in fault.message for fault in found)
+    assert check_name(load_definition(samples.write(tmp_path / f"{loaded.value.name}.json", document))) == ()
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -329,6 +339,51 @@ def test_duplicate_keys_of_a_definition_are_faults(tmp_path):
     loaded = load_definition(samples.write(tmp_path / "a.json", text))
     assert loaded.value.name == "scale_add_h8"
     assert "stands here a second time" in check_definition(loaded)[0].message
+
+
+STOPS_NOBODY = {
+    "overlap",  # values are compared by place, whatever they are called
+    "constant without value",  # a workload may state it
+    "unknown dtype", "no expression", "name with a slash",  # of the schema: whoever makes inputs needs no more
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_solutions_are_judged_only_by_definitions_that_say_what_is_right(tmp_path, name):
+    changes, where, _ = RULES[name]
+    loaded = load_definition(samples.write(tmp_path / "a.json", samples.changed(samples.BASE, **changes)))
+    fault = why_unjudgeable(loaded)
+    if name in STOPS_NOBODY or loaded.value is None:
+        assert fault is None
+    else:
+        assert (fault.kind, fault.where) == ("fault", where)
+        assert fault in check_definition(loaded)
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "stops"),
+    [
+        (samples.BASE, "reference", True),
+        (samples.BASE, "inputs", True),
+        (samples.BASE, "description", False),
+        (samples.BASE, "op_type", False),
+        (samples.SIGNATURE, "code", True),
+        (samples.SIGNATURE, "op", False),
+    ],
+)
+def test_of_a_key_that_stands_there_twice_it_matters_which(tmp_path, document, key, stops):
+    text = json.dumps(document)[:-1] + f', "{key}": {json.dumps(document.get(key, ""))}}}'
+    text = text if key in document else f'{{"{key}": "",' + text[1:]
+    loaded = load_definition(samples.write(tmp_path / "a.json", text))
+    assert loaded.faults
+    assert loaded.value is not None
+    assert (why_unjudgeable(loaded) is not None) == stops
+
+
+@pytest.mark.parametrize("axes", [{"a-b": {"type": "var"}}, {"class": {"type": "var"}}, {"unused": {"type": "var"}}])
+def test_a_name_that_python_would_not_take_stops_nobody(tmp_path, axes):
+    document = samples.changed(samples.BASE, axes={**samples.BASE["axes"], **axes})
+    assert why_unjudgeable(load_definition(samples.write(tmp_path / "a.json", document))) is None
 
 
 @pytest.mark.parametrize("key", ["flops", "bytes"])

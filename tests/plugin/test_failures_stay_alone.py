@@ -1,7 +1,6 @@
 """However a kernel ends, it costs its own items and the report says who did it (case 11 without a card)."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -103,8 +102,29 @@ def test_a_reference_that_fails_blames_no_solution(tmp_path):
     assert sorted(case.outcome for case in done.of("test_reference")) == ["failure", "passed"]
     [failed] = [case for case in done.of("test_reference") if case.outcome == "failure"]
     place = re.search(r"it is at (.+):(\d+)", failed.text)
-    assert '"reference"' in Path(place[1]).read_text().splitlines()[int(place[2]) - 1]
+    assert '"reference"' in (tmp_path / place[1]).read_text().splitlines()[int(place[2]) - 1]
     assert done["test_correct[fine"].outcome == "passed"
+
+
+def test_a_definition_that_contradicts_itself_judges_nobody(tmp_path):
+    repository = Repository(tmp_path)
+    repository.define(reference="def run(w, x):\n    return x - w\n")
+    repository.sizes(4)
+    repository.solve("right", "def run(x, w):\n    return x - w\n")
+    repository.solve("swapped", "def run(w, x):\n    return x - w\n")
+    done = repository.run("--fib-results=results.jsonl", "--fib-traces=traces")
+    fault = f"definitions/elementwise/scale_add_h8.json:{line_of(tmp_path, 'reference')}: reference: run takes w, x;"
+    assert {case.outcome for name in ("correct", "sizes", "speed") for case in done.of(f"test_{name}")} == {"skipped"}
+    assert done["test_sizes[right"].message.startswith(f"the definition is at fault: {fault}")
+    assert done["test_reference"].message.startswith(f"INVALID_REFERENCE: the definition is at fault: {fault}")
+    assert done["test_schema"].message.startswith(fault)
+    assert (tmp_path / "results.jsonl").read_text() == ""
+    assert not list(tmp_path.glob("traces/**/*.jsonl"))
+
+
+def line_of(folder, key):
+    lines = (folder / "definitions/elementwise/scale_add_h8.json").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if f'"{key}"' in line)
 
 
 def test_a_solution_that_cannot_run_here_is_skipped_with_the_reason(tmp_path):
