@@ -99,7 +99,7 @@ def entry_path(request: Request, folder: Path) -> Path:
     """Return the entry file in `folder`; raises `BuildError` naming the sources where there is no such file."""
     path = folder.resolve() / request["entry_file"]
     if not path.is_file():
-        names = ", ".join(source["path"] for source in request["sources"])
+        names = ", ".join(source["path"] for source in request["sources"]) or "there are none"
         unknown = f"entry file {request['entry_file']!r} is not among the sources: {names}"
         raise BuildError(one_colon(request["entry_file"]) or unknown)
     return path

@@ -90,12 +90,21 @@ def read_folder(folder: Path) -> Found:
     language = str(tables["build"].get("language", "")).lower()
     root = next(place for place in _source_folders(folder, language) if place.is_dir())
     sources, faults, remarks = _read_sources(folder, root)
+    if not (sources or faults):
+        faults = [_no_sources(path, tables["build"], language)]
     raw: dict[str, Any] = {key: tables["solution"][key] for key in KNOWN if key in tables["solution"]}
     notes = [*defaults(raw, folder.name), *remarks]
     rest = {key: value for key, value in tables["solution"].items() if key not in KNOWN}
     others = {key: value for key, value in config.items() if key not in tables}
     raw |= {"spec": dict(tables["build"]), "sources": sources, **rest, **others}
     return Found(path, raw, tuple(faults), tuple(notes), lines=KeyLines(text))
+
+
+def _no_sources(path: Path, build: dict[str, Any], language: str) -> Fault:
+    """Say where sources belong, at the place at which a schema would say how JSON has them."""
+    entry = str(build.get("entry_point", "")).partition(":")[0] or "them"
+    message = f"there are no source files: put {entry} beside {CONFIG}, or into solution/{language or '<language>'}/"
+    return Fault(path, 1, "sources", message)
 
 
 def defaults(raw: dict[str, Any], name: str) -> list[str]:

@@ -35,6 +35,7 @@ _TELLING: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 _TEXT = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=[ \t]*([\"'])([\w.-]+)\2", re.MULTILINE)
 _MOST_NAMES = 1000  # of a module that are looked at
+_MOST_SHOWN = 60  # characters of an expression
 _RUN = re.compile(r"^(?:async )?def run\(", re.MULTILINE)
 
 
@@ -120,12 +121,23 @@ def read_module(path: Path) -> Found:
 
 def _nameless(path: Path, text: str, tree: ast.Module) -> Found:
     """Say that a module tells no definition, and whom it is for where it nearly does."""
+    set_to = {line: node for name, node, line in _assigned(tree) if name == "definition"}
+    if set_to:
+        line = max(set_to)
+        message = f"definition must be one plain string, the name of a definition; it is {_shown(set_to[line])}"
+        return broken(path, f"{message}: a kernel of several definitions has a file for each", line)
     slip = misspelt_definition(text)
     message = 'no module-level definition = "<name>"'
     if slip is None:
         entry = "" if "run" in bound_names(tree) else ", and name the function that solves it run"
         return broken(path, f"{message}: add that line, with the name of the definition that this solves{entry}", 1)
     return replace(broken(path, f"{message} (there is {slip.name!r}): rename it", slip.line), definition=slip.value)
+
+
+def _shown(node: ast.expr) -> str:
+    """Write what something is set to, nothing of which is run, in one line."""
+    text = "an f-string" if isinstance(node, ast.JoinedStr) else ast.unparse(node).replace("\n", " ")
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _misspelt(path: Path, lines: NameLines, said: dict[str, Any]) -> Iterator[Fault]:

@@ -53,10 +53,10 @@ def entry_is_there(solution: Solution) -> Iterator[Finding]:
     paths = [source.path for source in solution.sources]
     wanted = posixpath.normpath(solution.entry_file)
     entry = next((source for source in solution.sources if posixpath.normpath(source.path) == wanted), None)
-    if ":" in wanted and not solution.entry_function:
-        return  # the reader has said that one colon is too few
+    if not paths or (":" in wanted and not solution.entry_function):
+        return  # it has been said that there are no sources, or that one colon is too few
     if entry is None:
-        have = near(solution.entry_file, paths) or f"; there is {', '.join(paths) or 'none'}"
+        have = near(solution.entry_file, paths) or f"; there is {', '.join(paths)}"
         yield where, f"entry file {solution.entry_file!r} is not among the sources{have}", "fault"
         return
     if not solution.entry_function.strip():

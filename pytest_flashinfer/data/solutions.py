@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data import model, schema, sniff
-from pytest_flashinfer.data.faults import Fault, Lines, Loaded
+from pytest_flashinfer.data.faults import Fault, Lines, Loaded, without_repeats
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.languages import canonical, one_colon
 from pytest_flashinfer.data.places import Places
@@ -62,7 +62,7 @@ def _finish(found: Found, places: Lines) -> Loaded[model.Solution]:
         value = replace(build(raw), module=found.path.suffix == ".py")
     except Malformed as error:
         faults.extend(schema.malformed("solution", result, error))
-    return Loaded(value, found.path, tuple(faults), tuple(notes), found.warnings, lines=places, raw=raw)
+    return Loaded(value, found.path, without_repeats(faults), tuple(notes), found.warnings, lines=places, raw=raw)
 
 
 def _settle(raw: dict[str, Any]) -> list[str]:

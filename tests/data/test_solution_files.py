@@ -202,7 +202,21 @@ def test_configs_that_are_wrong(tmp_path, text, message):
     samples.write(tmp_path / "config.toml", text)
     loaded = load_solution(tmp_path)
     assert loaded.value is None
-    assert message in str(loaded.faults[0])
+    assert any(message in str(fault) for fault in loaded.faults)
+
+
+@pytest.mark.parametrize("place", ["", "solution"])
+def test_a_folder_without_sources_is_told_where_they_belong(tmp_path, place):
+    samples.write(tmp_path / "config.toml", CONFIG)
+    samples.write(tmp_path / "README", "words")
+    (tmp_path / place).mkdir(exist_ok=True)
+    said = "there are no source files: put kernel.py beside config.toml, or into solution/triton/"
+    assert [fault.message for fault in check_solution(load_solution(tmp_path))] == [said]
+    samples.write(tmp_path / "config.toml", CONFIG.replace('definition = "scale_add_h8"\n', ""))
+    assert [fault.message.partition(":")[0] for fault in check_solution(load_solution(tmp_path))] == [
+        "there are no source files",
+        "missing key 'definition'",
+    ]
 
 
 def test_folder_defaults_and_what_is_left_out(tmp_path):
@@ -257,7 +271,10 @@ def test_what_never_ends_by_itself_is_no_destination_style(tmp_path, body):
     ("text", "message"),
     [
         ("def run(x): pass\n", 'no module-level definition = "<name>"'),
-        ("definition = 3\n", 'no module-level definition = "<name>"'),
+        ("x = 1\ndefinition = 3\n", "mine.py:2: definition must be one plain string, the name of a definition; it is 3"),
+        ('"""Mine."""\ndefinition = ["a", "b"]\n', "mine.py:2: definition must be one plain string"),
+        ('n = 8\ndefinition: str = f"a_h{n}"\n', "mine.py:2: definition must be one plain string"),
+        ("definition = NAMES[0]\n", "mine.py:1: definition must be one plain string"),
         ('definition = "d"\ndef run(:\n', "mine.py:2: not Python"),
         ("definition = '\0'", "not Python"),
     ],
