@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_flashinfer.inputs.dtypes import torch_dtype
+
 from . import bound, chosen
 from .bound import rows
-from .floats import is_float, overflow_at
-from .truth import OutputTruth
+from .floats import canonical, is_float, name_of, overflow_at, representable
+from .truth import FAR, OutputTruth
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from .spread import Spread
 
 _MARGIN = 1.25  # the reference's own error, where it exceeds the model, is allowed with this margin
+_SHORTER = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def conclude(spread: Spread, name: str, unsure: Mapping[int, torch.Tensor]) -> OutputTruth:
@@ -66,41 +69,65 @@ def _real(spread: Spread, name: str) -> OutputTruth:
     assert wide is not None
     wide, notes = wide.to(torch.float64), []
     squares = spread.squares.get(name)
+    limit = _limit(spread, name, wide, dtype)
     if squares is None:
-        limit = bound.table(wide, dtype)
         notes.append("no noise run was possible: bound by dtype")
-    else:
-        limit = bound.allowance(wide, squares.to(torch.float64) / spread.runs, spread.runs, dtype)
     if name in spread.moved:
-        limit = torch.maximum(limit, bound.among_others(spread.moved[name].to(torch.float64)))
         notes.append("bounds have room for the values of other ids, where their order is a matter of rounding")
-    exact = squares is not None and not bool(squares.any())
     given = native.to(torch.float64)
-    other = ~torch.isfinite(given) != (~torch.isfinite(wide) | (wide.abs() >= overflow_at(dtype)))
+    known = torch.isfinite(given)
+    other = known != (torch.isfinite(wide) & (wide.abs() < overflow_at(dtype)))
     other |= torch.isnan(given) != torch.isnan(wide)
-    disputed, undecided = int(other.sum()), None
+    disputed, bare = int(other.sum()), other & known  # where only the reference itself has a value
     if disputed:
         notes.append(f"{disputed} elements are finite in only one of reference and float64")
-        undecided = other
-    ratio = torch.nan_to_num((given - wide).abs() / limit, nan=0.0, posinf=0.0, neginf=0.0)
-    if undecided is not None:
-        ratio = ratio.masked_fill(undecided, 0.0)
+    error = torch.nan_to_num((given - wide).abs_(), nan=0.0, posinf=0.0, neginf=0.0).masked_fill_(other, 0.0)
+    ratio = error / limit
     worst = float(ratio.max()) if ratio.numel() else 0.0
+    short = _rounded_to(native, dtype) if worst > FAR else None
+    if short is not None:
+        limit = _limit(spread, name, wide, short)
+        ratio = error / limit
+        worst = float(ratio.max())
+        notes.append(f"the reference gives {short}: bounds have room for its last rounding")
     if worst > 1:
-        factor = rows(ratio).amax(dim=1, keepdim=True)
-        factor = torch.where(factor > 1, _MARGIN * factor, 1.0).expand(rows(ratio).shape).reshape(limit.shape)
-        limit = limit * factor
-        notes.append(f"the reference's own rounding is {worst:.3g} times the bound: widened where it is")
+        factor = rows(ratio).amax(dim=1, keepdim=True).expand(rows(ratio).shape).reshape(limit.shape)
+        limit = limit * torch.where(factor > 1, _MARGIN * factor, 1.0)
+        bare |= (factor > FAR) & known
+        notes.append(f"the reference's own rounding is {worst:.3g} times the bound: widened where it is up to {FAR:g}")
+    undecided, some = other & ~known, bool(bare.any())
+    if some:
+        wide, limit = torch.where(bare, given, wide), torch.where(bare, bound.table(given, dtype), limit)
+        notes.append(f"{int(bare.sum())} elements are judged by the reference as it is, bound by dtype")
     return OutputTruth(
         name,
         dtype,
         native,
         wide,
         limit,
-        undecided,
+        undecided if bool(undecided.any()) else None,
         "lifted",
-        exact=exact,
+        exact=squares is not None and not some and not bool(squares.any()),
         widened=max(1.0, worst),
         disputed=disputed,
         notes=tuple(notes),
     )
+
+
+def _limit(spread: Spread, name: str, wide: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Return the tolerated error of each element, for results that are rounded to `dtype`."""
+    squares = spread.squares.get(name)
+    if squares is None:
+        limit = bound.table(wide, dtype)
+    else:
+        limit = bound.allowance(wide, squares.to(torch.float64) / spread.runs, spread.runs, dtype)
+    if name in spread.moved:
+        limit = torch.maximum(limit, bound.among_others(spread.moved[name].to(torch.float64)))
+    return limit
+
+
+def _rounded_to(native: torch.Tensor, dtype: str) -> str | None:
+    """Name a shorter dtype that holds all of the reference's values, as where it gives another one than is declared."""
+    size = torch_dtype(canonical(dtype)).itemsize
+    shorter = (each for each in _SHORTER if each.itemsize < size and representable(native, each))
+    return next(map(name_of, shorter), None)

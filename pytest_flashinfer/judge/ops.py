@@ -33,7 +33,7 @@ _NAMES = {
         cummax cummin clamp clamp_min clamp_max relu neg abs maximum minimum fmax fmin flip roll tril triu
         constant_pad_nd unfold embedding detach lift_fresh lift alias diagonal diag_embed repeat_interleave movedim
         nan_to_num threshold hardtanh select_scatter slice_scatter view_as_real view_as_complex lerp_none triu_indices
-        isnan isinf rand randn randint uniform normal bernoulli exponential random multinomial narrow swapaxes
+        isnan isinf narrow swapaxes
         expand_as view_as resize set resolve_conj resolve_neg positive unsafe_split unsafe_chunk take_along_dim
         block_diag meshgrid max_pool2d_with_indices pixel_shuffle _pin_memory pin_memory to_dense diag copysign ldexp
         frexp is_same_size _local_scalar_dense equal""",
@@ -46,6 +46,9 @@ _NAMES = {
     Kind.SELECT: "sort topk argmax argmin argsort kthvalue msort median mode",
     Kind.COMPARE: "eq ne lt le gt ge",
 }
+_DRAWS = """rand rand_like randn randn_like randint randint_like randperm random uniform normal log_normal cauchy
+    exponential geometric bernoulli binomial poisson multinomial _standard_gamma _sample_dirichlet"""
+_NAMES[Kind.MOVE] += f" {_DRAWS}"
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _TIES = {"sort", "topk", "argmax", "argmin", "argsort", "kthvalue", "max", "min", "mode", "median"}
 
@@ -62,6 +65,7 @@ class Op:
     selects: bool
     bits: bool  # views the bits as another dtype
     simple: bool  # moves values, and neither writes, nor casts, nor makes any
+    draws: bool  # at random: which numbers come depends on the dtype
 
 
 _cache: dict[Any, Op] = {}
@@ -90,6 +94,7 @@ def _describe(func: Any) -> Op:
     composite = bool(func.has_kernel_for_dispatch_key(key))
     bits = base == "view" and func._overloadname == "dtype"  # noqa: SLF001
     casts = any(arg.name == "dtype" for arg in schema.arguments)
+    draws = base in _DRAWS.split()
     return Op(
         name=base,
         kind=kind,
@@ -98,7 +103,8 @@ def _describe(func: Any) -> Op:
         composite=composite,
         selects=base in _TIES,
         bits=bits,
-        simple=kind is Kind.MOVE and not (writes or composite or casts or bits),
+        simple=kind is Kind.MOVE and not (writes or composite or casts or bits or draws),
+        draws=draws,
     )
 
 

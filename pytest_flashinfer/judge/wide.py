@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_flashinfer.data.raised import told
 
-from .attention import dropout, plain_attention, safe_softmax
+from .attention import plain_attention, safe_softmax
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 
 SUMMED = -1  # what a step adds up, in place of an argument's position
-
-
-_APART = {"_safe_softmax": safe_softmax, "native_dropout": dropout}
 
 
 class LiftError(Exception):
@@ -100,9 +97,11 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         if op.name.startswith("_scaled_dot_product"):
             with self:
                 return plain_attention(op.name, args, kwargs)
-        if op.name in _APART:
+        if op.name == "_safe_softmax":
             with self:
-                return _APART[op.name](*args, **kwargs)
+                return safe_softmax(*args, **kwargs)
+        if op.name == "native_dropout":
+            return self._drop(func, *args)
         self.widened = False
         for place in op.writes:
             target = kwargs.get("out") if place < 0 else args[place] if place < len(args) else None
@@ -123,14 +122,25 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
 
     def _draw(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
         """Draw in the dtype that the reference draws in: torch draws other numbers in another one."""
-        given = {**dict(enumerate(values)), **kwargs}
+        given: dict[Any, Any] = {**dict(enumerate(values)), **kwargs}
         plain = {key: natively(each) for key, each in given.items()}
+        written = ["out" if place < 0 else place for place in op.writes]
+        for key in written:  # what comes depends on the strides as well
+            target = given[key]
+            laid = torch.empty_strided(target.shape, target.stride(), dtype=target.dtype, device=target.device)
+            plain[key] = laid.copy_(plain[key])
         with wide_default(self.default):
             result = func(*(plain[place] for place in range(len(values))), **{key: plain[key] for key in kwargs})
-        for key in ("out" if place < 0 else place for place in op.writes):
+        for key in written:
             given[key].copy_(plain[key])
             result = given[key] if result is plain[key] else result
         return result
+
+    def _drop(self, func: Any, x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: FBT001
+        """Drop the values that the reference drops, and scale the others up."""
+        kept: torch.Tensor = func(natively(x), p, train)[1]
+        with self:
+            return x * kept * (1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)), kept
 
     def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
         if isinstance(result, torch.Tensor):

@@ -1,0 +1,121 @@
+"""Where the float64 run says nothing of an output, the reference's own values do: no value passes unseen."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.floats import name_of
+from pytest_flashinfer.judge.truth import FAR, OutputSpec, OutputTruth, inadmissible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+N = 6
+SEES = torch.ones(N, N, dtype=torch.bool).tril(-1)  # the first query sees no key
+
+
+def judge(run: Callable[..., Any], **inputs: torch.Tensor) -> OutputTruth:
+    first = next(iter(inputs.values()))
+    return evaluate(run, inputs, {"y": OutputSpec(name_of(first.dtype), tuple(first.shape))}).outputs["y"]
+
+
+def attend(backend: SDPBackend, *, added: bool = False, **settings: Any) -> Callable[..., torch.Tensor]:
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = torch.zeros(N, N, dtype=q.dtype).masked_fill(~SEES, -math.inf) if added else SEES
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **settings)
+
+    return run
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_query_that_sees_no_key_gets_zeros_as_from_torch(
+    dtype: torch.dtype, backend: SDPBackend, *, added: bool
+) -> None:
+    g = torch.Generator().manual_seed(1)
+    inputs = {name: torch.randn(1, 2, N, 8, generator=g).to(dtype) for name in "qkv"}
+    run = attend(backend, added=added)
+    truth = judge(run, **inputs)
+    assert (truth.disputed, truth.undecided) == (0, None)
+    right = run(**inputs)
+    assert compare(right, truth).ok
+    for wrong in (7.0, math.nan, -math.inf):
+        assert not compare(right.index_fill(-2, torch.tensor([0]), wrong), truth).ok
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
+@pytest.mark.parametrize("scale", [0.0, 0.5, None])
+def test_a_scale_is_what_was_given(scale: float | None, backend: SDPBackend) -> None:
+    g = torch.Generator().manual_seed(1)
+    inputs = {name: torch.randn(1, 2, N, 8, generator=g) for name in "qkv"}
+    truth = judge(attend(backend, scale=scale), **inputs)
+    assert truth.widened == 1.0
+
+
+def longer(x: torch.Tensor) -> torch.Tensor:
+    """Say where arithmetic has more bits than float32."""
+    return torch.ones_like(x) + 2.0**-40 != 1
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    return x * 100 + torch.where(longer(x), 0.0, 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_that_only_the_reference_itself_has_are_judged_by_them(dtype: torch.dtype) -> None:
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = x.float()
+        return torch.cat([torch.where(longer(y[:1]), math.nan, y[:1]), 3 * y[1:]]).to(x.dtype)
+
+    truth = judge(run, x=x)
+    right = run(x)
+    assert truth.disputed == 16
+    assert inadmissible(evaluate(run, {"x": x}, {"y": OutputSpec(name_of(dtype), (4, 16))})) is not None
+    assert compare(right, truth).ok
+    assert "16 elements are judged by the reference as it is, bound by dtype" in truth.notes
+    for wrong in (7.0, math.nan, math.inf):
+        assert not compare(right.index_fill(0, torch.tensor([0]), wrong), truth).ok
+    assert not compare(right.index_fill(0, torch.tensor([1]), 0.0), truth).ok
+
+
+def test_a_value_at_the_edge_of_overflow_may_be_either() -> None:
+    x = torch.tensor([[65519.0, 1.0]])
+    truth = evaluate(lambda x: (x + 0.996).half(), {"x": x}, {"y": OutputSpec("float16", (1, 2))}).outputs["y"]
+    native = torch.tensor([[65504.0, 2.0]]).half()
+    assert compare(native, truth).ok
+    assert compare(native.index_fill(1, torch.tensor([0]), math.inf), truth).ok
+    assert not compare(native.index_fill(1, torch.tensor([0]), -math.inf), truth).ok
+
+
+def test_a_bound_is_widened_a_few_times_only() -> None:
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(1))
+    truth = judge(shifted, x=x)
+    assert truth.widened > FAR
+    assert compare(shifted(x), truth).ok
+    assert compare(x * 100 + 0.5 + 1e-5, truth).ok
+    for wrong in (x * 100, x * 100 + 0.25, x * 100 + 0.5 + 1e-2):
+        found = compare(wrong, truth)
+        assert not found.ok
+        assert "64 elements are judged by the reference as it is, bound by dtype" in found.text
+
+
+@pytest.mark.parametrize("short", [torch.bfloat16, torch.float16])
+def test_a_reference_that_gives_a_shorter_dtype_than_is_declared_accepts_both_ways(short: torch.dtype) -> None:
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(1))
+    truth = judge(lambda x: (x / 3).to(short), x=x)
+    assert truth.widened == 1.0
+    assert compare(x / 3, truth).ok
+    assert compare((x / 3).to(short).float(), truth).ok
+    assert not compare(x / 3 * 1.01, truth).ok
