@@ -229,7 +229,8 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
         drawn = [min(high, -(-n // found.page_size) * found.page_size) for n in drawn]
     least = queries.least_keys(setting, found)
     drawn = [min(high, max(n, least)) if n else 0 for n in drawn]
-    return lengths.raised(drawn, _wanted(setting, "q", "plain") - sum(drawn), [high] * found.count)
+    most = [high if n or least == 1 else 0 for n in drawn]  # a key for each query, or none at all
+    return lengths.raised(drawn, _wanted(setting, "q", "plain") - sum(drawn), most)
 
 
 def capacity(setting: Setting, found: Sequences, stated: int | None = None) -> int:

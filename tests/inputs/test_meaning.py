@@ -297,6 +297,13 @@ def test_rows_of_queries_that_nothing_splits_are_as_many_for_each_sequence():
         assert inputs["max_seq_len"] == max(1, *inputs["seq_lens"].tolist(), 0)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_sequences_that_get_more_keys_for_the_others_have_enough_for_their_own_queries(seed):
+    sizes = {"num_tokens": 45, "num_pages": 50, "batch_size": 5, "width": 3}
+    lengths = make_inputs(table_of_lengths(), sizes, Recipe(seed))["seq_lens"].tolist()
+    assert all(n == 0 or n >= 9 for n in lengths)
+
+
 @pytest.mark.parametrize(("told", "fewer"), [("Every query sees all valid keys.", True), ("Causal.", False)])
 def test_padded_keys_are_of_any_number_unless_a_mask_hides_some(told, fewer):
     cross = define(
