@@ -14,21 +14,26 @@ from pytest_flashinfer.inputs.long_cases import (
     MOST_ROOM,
     ROOM,
     Wish,
+    drawn_lengths,
     early_wishes,
     largest_wishes,
     late_wishes,
     odd_wishes,
     order,
 )
+from pytest_flashinfer.inputs.middle import between, early_sizes, later_sizes
 from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar, in_turn
 from pytest_flashinfer.inputs.scalars import caps
 from pytest_flashinfer.inputs.scores import rising_cases
+from pytest_flashinfer.inputs.several import several_wishes
 from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.inputs.long_cases import Lengths
+    from pytest_flashinfer.inputs.middle import Range
 
 Case = tuple[dict[str, int], Recipe]
 _EDGES: Final = 80
@@ -37,6 +42,7 @@ _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 _EARLY: Final = 2  # families that tell most at larger sizes, before most else
 _SQUARE_AFTER: Final = 2  # rounds of small cases
+_SEVERAL_AFTER: Final = 3
 _LONG_AFTER: Final = 16
 _PLAIN: Final = 12  # cases whose scalars are the usual ones
 _UNUSUAL: Final = 0.5  # how often a switch is not the usual one in those that follow; other scalars half as often
@@ -52,7 +58,8 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
 ) -> list[Case]:  # fmt: skip
     """Return up to `limit` cases in the order in which they should be tried.
 
-    Of another `seed` contents differ, and which family of them comes at which size and with which index tensors.
+    Of another `seed` contents differ, and which family of them comes at which size and with which index tensors; so do
+    many of the sizes.
 
     `listed` are the sizes and scalars of the definition's workloads, `max_elements` bounds the elements of all tensors
     of a case. Raises Unsatisfiable where no sizes satisfy the constraints.
@@ -60,12 +67,13 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     grid = grid_of(definition, listed, max_elements)
     grid.settled(grid.base)  # says at once where nothing can be satisfied
     cases: list[Case] = []
-    largest = list(islice(largest_wishes(grid), limit // _KEPT))
-    least, rng = limit - len(largest), Random(f"{seed}/edges")  # noqa: S311 - not for secrets
+    rng = Random(f"{seed}/edges")  # noqa: S311 - not for secrets
+    largest = list(islice(largest_wishes(grid, rng), limit // _KEPT))
+    least, lengths = limit - len(largest), drawn_lengths(rng)
     telling = telling_families(grid, rng)
     _add(cases, grid, _first(grid, layouts, rng), seed, least)
-    _add(cases, grid, early_wishes(grid), seed, least, ROOM)
-    _add(cases, grid, chain(islice(telling, _EARLY), _wishes(grid, rng, telling)), seed, least)
+    _add(cases, grid, early_wishes(grid, lengths, rng), seed, least, ROOM)
+    _add(cases, grid, chain(islice(telling, _EARLY), _wishes(grid, rng, telling, lengths)), seed, least)
     _add(cases, grid, largest, seed, limit, MOST_ROOM)
     long = [name for name in grid.contract.free if name not in grid.pools]  # to point at more is no more work
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in long))
@@ -125,16 +133,18 @@ def _first(grid: Grid, layouts: Sequence[Layout], rng: Random) -> Iterator[Wish]
     yield from islice(_scalars(grid), 1)
 
 
-def _wishes(grid: Grid, rng: Random, telling: Iterator[Wish]) -> Iterator[Wish]:
+def _wishes(grid: Grid, rng: Random, telling: Iterator[Wish], lengths: Lengths) -> Iterator[Wish]:
     """Yield cases in rounds: every structure and family, scalars and sizes, then other sizes."""
     single = islice(_one_sequence(grid), 2, None)
-    long = chain(repeat(None, _LONG_AFTER), late_wishes(grid))
+    long = chain(repeat(None, _LONG_AFTER), late_wishes(grid, lengths))
     values = chain(rising_cases(grid), other_families(grid, rng))
-    small = _structures(grid), _scalars(grid), values, _sizes(grid, SIZES), telling, _absent(grid), single
-    square = chain(repeat(None, _SQUARE_AFTER), _sizes(grid, _square(grid)))
-    yield from _woven(*small, odd_wishes(grid), square, long)
-    yield from _sizes(grid, _past_listed(grid))
-    yield from _sizes(grid, MORE_SIZES)
+    sizes = _sizes(grid, early_sizes(), rng)
+    small = _structures(grid), _scalars(grid), values, sizes, telling, _absent(grid), single
+    square = chain(repeat(None, _SQUARE_AFTER), _sizes(grid, _square(grid), rng))
+    several = chain(repeat(None, _SEVERAL_AFTER), several_wishes(grid, rng))
+    yield from _woven(*small, odd_wishes(grid), square, several, long)
+    yield from _sizes(grid, _past_listed(grid), rng)
+    yield from _sizes(grid, later_sizes(rng), rng)
 
 
 def _one_sequence(grid: Grid) -> Iterator[Wish]:
@@ -175,10 +185,14 @@ def _absent(grid: Grid) -> Iterator[Wish]:
         yield from ((grid.base, {"absent": frozenset({name})}) for name in grid.optional)
 
 
-def _sizes(grid: Grid, sizes: Sequence[int]) -> Iterator[Wish]:
-    """Yield one size after the other for each axis; where sequences are few, one of them takes the whole total."""
-    for number, value in enumerate((*sizes[:1], 0, *sizes[1:])):
+def _sizes(grid: Grid, sizes: Sequence[int | Range], rng: Random) -> Iterator[Wish]:
+    """Yield one size after the other for each axis; where sequences are few, one of them takes the whole total.
+
+    Of a range each axis has a size of its own.
+    """
+    for number, each in enumerate((*sizes[:1], 0, *sizes[1:])):
         for name in order(grid):
+            value = each if isinstance(each, int) else between(rng, *each)
             if value < grid.lowest(name):
                 continue
             long = "one_long" in grid.structures and name in grid.totals and number % 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.long_cases import Wish, fits, order
+from pytest_flashinfer.inputs.middle import between, odd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,9 +26,11 @@ _FIRST_SIZES: Final = (3, 17, 1, 9, 33)
 _FIRST_LONG: Final = (17, 33)
 _TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
 _MANY: Final = (65, 67, 97, 129, 131, 257)  # past the bounds of small blocks, and no whole number of them
+_ODD: Final = (65, 259)  # half of the time one from here, any of which is the same
 _FEWER: Final = (33, 17, 9)  # where memory is short
 _ANY: Final = (2, 5, 9, 17, 33, 67, 129)
-_ROW: Final = 300  # elements of a row that is more than one block
+_BETWEEN: Final = (11, 126)  # half of the time
+_ROW: Final = (259, 347)  # elements of a row that is more than one block
 _NOTHING_SHOWS: Final = frozenset({"all_padded", "no_kv"})
 
 
@@ -66,15 +69,17 @@ def other_families(grid: Grid, rng: Random) -> Iterator[Wish]:
         yield grid.ones, {"family": "zero_rows"}
     rest = [name for name in grid.families[1:] if name not in tried]
     for family in rng.sample(rest, len(rest)):
-        yield _sized(grid, rng, (rng.choice(_ANY),)), {"family": family}
+        size = rng.choice((rng.choice(_ANY), between(rng, *_BETWEEN)))
+        yield _sized(grid, rng, (size,)), {"family": family}
 
 
 def telling_families(grid: Grid, rng: Random) -> Iterator[Wish]:
     """Yield the families that tell most at larger sizes, with longer rows, some with other index tensors."""
     telling = [name for name in _TELLING if name in grid.families]
     for family in rng.sample(telling, len(telling)):
-        wish = _sized(grid, rng, (rng.choice(_MANY), rng.choice(_MANY[:2]), *_FEWER))
-        longer = {**wish, **dict.fromkeys(grid.rows, _ROW)}
+        size = rng.choice((rng.choice(_MANY), odd(rng, *_ODD)))
+        wish = _sized(grid, rng, (size, rng.choice(_MANY[:2]), *_FEWER))
+        longer = {**wish, **dict.fromkeys(grid.rows, odd(rng, *_ROW))}
         changes = {"family": family, "structure": _structure(grid, rng, family)}
         yield longer if fits(grid, longer) else wish, changes
 

@@ -3,52 +3,66 @@
 from __future__ import annotations
 
 import ast
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.literals import literals
+from pytest_flashinfer.inputs.middle import odd, past
 from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from random import Random
 
     from pytest_flashinfer.inputs.grid import Grid
+    from pytest_flashinfer.inputs.middle import Range
     from pytest_flashinfer.inputs.recipe import Recipe
 
 Wish = tuple[dict[str, int], dict[str, Any]]  # sizes, and what differs from the plain recipe
-# Lengths with the rows that go with them, as queries with keys: well past the bounds that kernels fix, for one element
-# of many that is left out changes little. First those that tell most.
-_LENGTHS: Final = ((151, 1), (307, 33), (1229, 1), (67, 17), (613, 33), (151, 67), (307, 1), (613, 1))
+Lengths = tuple[tuple[int, int], ...]  # with the rows that go with them, as queries with keys
+# Where these are drawn from: well past the bounds that kernels fix, for one element of many that is left out changes
+# little, and odd, for whole numbers of tiles hide tails. First those that tell most.
+_LENGTHS: Final[tuple[tuple[Range, Range], ...]] = (
+    ((131, 173), (1, 1)), ((259, 363), (33, 41)), ((1027, 1471), (1, 1)), ((65, 77), (17, 23)), ((515, 729), (33, 41)),
+    ((131, 173), (65, 77)), ((259, 363), (1, 1)), ((515, 729), (1, 1)),
+)  # fmt: skip
 _ROWS: Final = (9, 4, 2)  # of inner axes of dense tensors where several rows are wanted; else the last
-_AT_ONCE: Final = (33, 17)
+_AT_ONCE: Final = ((33, 39), (17, 21))
 _PAST: Final = 6  # more sequences than that: some have nothing to do
 _LINES: Final = 3
 _EARLY: Final = 1
 ROOM: Final = 1 << 20  # elements that early cases may have where the budget is less
 _EARLY_OF_NUMBERS: Final = 2
-_LARGEST: Final = (4097, 2049, 1025, 513, 257, 127, 61, 31)
-_FAR: Final = (4097, 2049, 1025)
-_BEYOND_16_BITS: Final = (65537, 32769)  # of what ids or columns may number
+_LARGEST: Final = (4096, 2048, 1024, 512, 256)  # bounds to pass
+_LESS: Final = (127, 61, 31)  # where memory is short
+_FAR: Final = (4096, 2048, 1024)
+_BEYOND_16_BITS: Final = (65536, 32768)  # of what ids or columns may number
 _LARGEST_STRUCTURES: Final = ("one_long", "few_ids")  # the first that there is
 MOST_ROOM: Final = 1 << 21  # elements that the largest cases may have where the budget is less
 
 
-def early_wishes(grid: Grid) -> Iterator[Wish]:
+def drawn_lengths(rng: Random) -> Lengths:
+    """Return lengths, with the rows that go with them, for all long cases of a run."""
+    drawn = {each: odd(rng, *each) for each in dict.fromkeys(chain.from_iterable(_LENGTHS))}
+    return tuple((drawn[lengths], drawn[rows]) for lengths, rows in _LENGTHS)
+
+
+def early_wishes(grid: Grid, lengths: Lengths, rng: Random) -> Iterator[Wish]:
     """Yield the few that are to come early, which may have `ROOM` elements."""
-    long = long_wishes(grid, ROOM)
+    long = long_wishes(grid, lengths, ROOM)
     yield from islice(long, 1)
-    yield from _at_once(grid)
+    yield from _at_once(grid, rng)
     yield from islice(long, _EARLY)
-    yield from islice(_far_ids(grid), _EARLY)
+    yield from islice(_far_ids(grid, rng), _EARLY)
     yield from islice(odd_wishes(grid), _EARLY_OF_NUMBERS)
 
 
-def late_wishes(grid: Grid) -> Iterator[Wish]:
+def late_wishes(grid: Grid, lengths: Lengths) -> Iterator[Wish]:
     """Yield the others, for where calls are fast: a reference may take long for a long sequence."""
-    early = [*islice(long_wishes(grid, ROOM), 1 + _EARLY)]
-    yield from (each for each in long_wishes(grid) if each not in early)
+    early = [*islice(long_wishes(grid, lengths, ROOM), 1 + _EARLY)]
+    yield from (each for each in long_wishes(grid, lengths) if each not in early)
 
 
 def fits(grid: Grid, wish: Mapping[str, int], room: int = 0) -> bool:
@@ -96,21 +110,21 @@ def length(grid: Grid, axes: Mapping[str, int], recipe: Recipe) -> int:
     return max(-(-axes.get(name, 0) * each // max(1, count)) for name, each in along.items())
 
 
-def long_wishes(grid: Grid, room: int = 0) -> Iterator[Wish]:
+def long_wishes(grid: Grid, lengths: Lengths, room: int = 0) -> Iterator[Wish]:
     """Yield one axis after the other that is long; where there are sequences, there is one, or two of which one is."""
     along = lines(grid)
     if _has_sequences(grid, along):
-        for number, (value, rows) in enumerate(_LENGTHS):
+        for number, (value, rows) in enumerate(lengths):
             yield from _sequence(grid, along, value, rows, 1 + number % 2, room)
         return
     others = sorted((name for name in _work(grid) if name not in along), key=lambda name: -grid.lowest(name))[:_LINES]
-    for value, rows in _LENGTHS:
+    for value, rows in lengths:
         for name in along or others:
             wishes = ({**_few(grid, few), name: value} for few in _ROWS[-1 if rows == 1 else 0 :])
             yield from _fitting(grid, wishes, room)
     if along:
         short = _few(grid, _ROWS[-1])
-        yield from (wish for name in others for wish in _fitting(grid, [{**short, name: _LENGTHS[0][0]}]))
+        yield from (wish for name in others for wish in _fitting(grid, [{**short, name: lengths[0][0]}]))
 
 
 def _has_sequences(grid: Grid, along: Mapping[str, int]) -> bool:
@@ -139,7 +153,7 @@ def _fitting(grid: Grid, wishes: Iterable[dict[str, int]], room: int = 0) -> Ite
     yield from islice(((wish, {}) for wish in wishes if fits(grid, wish, room)), 1)
 
 
-def _at_once(grid: Grid) -> Iterator[Wish]:
+def _at_once(grid: Grid, rng: Random) -> Iterator[Wish]:
     """Yield a case in which all axes pass the size of small tiles at once: of three or more not those of batches."""
     names = [name for name in _work(grid) if name not in grid.totals]
     inner = [name for name in names if grid.lowest(name)]
@@ -148,15 +162,15 @@ def _at_once(grid: Grid) -> Iterator[Wish]:
         yield from _fitting(grid, (
             {**_few(grid, _ROWS[-1]), **dict.fromkeys(names, value), **grid.sequences(value + _PAST),
              **dict.fromkeys(grid.totals, 2 * (value + _PAST))}
-            for value in _AT_ONCE
+            for value in [odd(rng, *each) for each in _AT_ONCE]
         ), ROOM)  # fmt: skip
 
 
-def _far_ids(grid: Grid) -> Iterator[Wish]:
+def _far_ids(grid: Grid, rng: Random) -> Iterator[Wish]:
     """Yield a case with much to point at: offsets in 16 bits wrap, and tables of a fixed size end before."""
     for name in order(grid):
         if name in grid.pools:
-            yield from _fitting(grid, ({**grid.base, name: value} for value in _FAR), ROOM)
+            yield from _fitting(grid, ({**grid.base, name: value} for value in past(rng, _FAR)), ROOM)
 
 
 def odd_wishes(grid: Grid) -> Iterator[Wish]:
@@ -171,7 +185,7 @@ def odd_wishes(grid: Grid) -> Iterator[Wish]:
                 yield from (w for name in axes[:1] for w in _fitting(grid, [{**_few(grid, _ROWS[-1]), name: value}]))
 
 
-def largest_wishes(grid: Grid) -> Iterator[Wish]:
+def largest_wishes(grid: Grid, rng: Random) -> Iterator[Wish]:
     """Yield one large size for each axis, all else as small as can be: bounds of single blocks show there.
 
     But where there are ids there are several, and they have several things to point at.
@@ -179,8 +193,8 @@ def largest_wishes(grid: Grid) -> Iterator[Wish]:
     small = {**grid.ones, **{name: grid.base[name] for name in grid.pools}}
     told = [name for name in _LARGEST_STRUCTURES if name in grid.structures]
     changes = {"structure": told[0]} if told else {}
-    of_sizes = [(name, _LARGEST) for name in order(grid) if name not in grid.pools]
-    of_ids = [(name, _BEYOND_16_BITS) for name in order(grid) if name in grid.pools | grid.rows]
+    of_sizes = [(name, (*past(rng, _LARGEST), *_LESS)) for name in order(grid) if name not in grid.pools]
+    of_ids = [(name, past(rng, _BEYOND_16_BITS)) for name in order(grid) if name in grid.pools | grid.rows]
     for name, sizes in (*of_sizes, *of_ids):
         few = grid.base if name in grid.pools else {**small, **(grid.sequences(2) if name in grid.totals else {})}
         fitting = (wish for value in sizes if fits(grid, wish := {**few, name: value}, MOST_ROOM))

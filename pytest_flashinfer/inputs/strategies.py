@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Case", "axes_strategy", "case_strategy", "edge_cases", "recipe_strategy"]
 
 _NUMBERS = (1 << 31) - 1
+_SMALL = 20  # sizes up to which any is as likely
+_DIGITS = (64, 2, 64, 3)  # all, or few: kernels have branches for whole numbers of tiles
 
 
 def axes_strategy(
@@ -34,9 +36,21 @@ def axes_strategy(
 
 
 def _one_size(values: list[int]) -> st.SearchStrategy[int]:
-    """Draw small sizes half of the time, edges the other half."""
-    small = st.integers(values[0], min(values[-1], max(values[0], 20)))
-    return small | st.sampled_from(values)
+    """Draw small sizes, edges, and any others, as likely to lie between one number and its double as another."""
+    low, most = values[0], values[-1]
+    small = st.integers(low, min(most, max(low, _SMALL)))
+    if most <= _SMALL:
+        return small | st.sampled_from(values)
+    octaves = st.integers(_SMALL.bit_length(), most.bit_length())
+    sizes = octaves.flatmap(lambda bits: st.integers(1 << bits - 1, min(most, (1 << bits) - 1)))
+    others = st.builds(_rounded, sizes, st.sampled_from(_DIGITS))
+    return small | st.sampled_from(values) | others
+
+
+def _rounded(size: int, digits: int) -> int:
+    """Return a size of which so many binary digits are left, and the others are 0."""
+    rest = max(0, size.bit_length() - digits)
+    return size >> rest << rest
 
 
 def _fitted(grid: Grid, wish: Mapping[str, int]) -> dict[str, int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.literals import literals
-from pytest_flashinfer.inputs.long_cases import early_wishes, late_wishes, length, lines
+from pytest_flashinfer.inputs.long_cases import drawn_lengths, early_wishes, late_wishes, length, lines
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import edge_cases
 from tests.inputs.contracts import (
@@ -88,8 +90,9 @@ def test_a_long_sum_comes_early_alone_and_with_many_outputs():
 @pytest.mark.parametrize("definition", [RAGGED, PAGED_DECODE, RAGGED_PREFILL, DENSE, MATMUL], ids=lambda d: d.name)
 def test_long_cases_stay_within_what_they_may_have(definition):
     grid = grid_of(definition, (), 1 << 12)
-    assert all(grid.fits(grid.settled(wish), 1 << 20) for wish, _ in early_wishes(grid))
-    assert all(grid.fits(grid.settled(wish)) for wish, _ in late_wishes(grid))
+    lengths = drawn_lengths(Random(1))
+    assert all(grid.fits(grid.settled(wish), 1 << 20) for wish, _ in early_wishes(grid, lengths, Random(1)))
+    assert all(grid.fits(grid.settled(wish)) for wish, _ in late_wishes(grid, lengths))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,8 @@ def test_a_switch_that_constraints_speak_of_is_no_length():
     assert "mode" in grid.contract.free
     cases = edge_cases(switched)
     assert [length(grid, *case) for case in cases] == [sizes["n"] for sizes, _ in cases]
-    assert all("mode" not in wish or wish["mode"] <= 1 for wish, _ in early_wishes(grid))
+    early = early_wishes(grid, drawn_lengths(Random(1)), Random(1))
+    assert all("mode" not in wish or wish["mode"] <= 1 for wish, _ in early)
 
 
 @pytest.mark.parametrize(
