@@ -36,8 +36,9 @@ def test_schema(definition_file: DefinitionFile) -> None:
 
 
 def test_reference(workload: Workload, cases: Cases, reference: Answers, judge: Judge) -> None:
-    """The reference runs on a workload and yields the shapes and dtypes that the definition declares, and no NaN."""
-    judge.admit(reference.answer(cases.first(workload)))
+    """The reference runs on a workload, yields what the definition declares, no NaN, and tells right from wrong."""
+    case = cases.first(workload)
+    judge.admit(case, reference.answer(case))
 
 
 def test_correct(solution: UnderTest, workload: Workload, cases: Cases, reference: Answers, judge: Judge) -> None:

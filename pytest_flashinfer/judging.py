@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.judge.draws import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judge.truth import Truth
-    from pytest_flashinfer.proof import Check
+    from pytest_flashinfer.proof import Check, Lack
     from pytest_flashinfer.record import Record
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
@@ -39,8 +39,8 @@ class Judge(Protocol):
     def __call__(self, call: Call, truth: Truth) -> None:
         """Raise Failed where the call is wrong."""
 
-    def admit(self, truth: Truth) -> None:
-        """Raise Unfair where no call could be right."""
+    def admit(self, case: Case, truth: Truth) -> None:
+        """Raise ReferenceFailed where no call could be right, or hardly any wrong for all that anybody tolerates."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,11 @@ class Compare:
     """
 
     def __init__(
-        self, tolerance: Tolerance, record: Record, check: Check | None = None, probed: dict[Any, str] | None = None
+        self,
+        tolerance: Tolerance,
+        record: Record,
+        check: Check | None = None,
+        probed: dict[Any, Lack | None] | None = None,
     ) -> None:
         self.tolerance = tolerance
         self.record = record
@@ -138,9 +142,10 @@ class Compare:
         if lacking:
             raise Failed(Verdict("INVALID_REFERENCE", lacking), call.case)
 
-    def admit(self, truth: Truth) -> None:
-        """Raise Unfair where no call could be right."""
+    def admit(self, case: Case, truth: Truth) -> None:
+        """Raise ReferenceFailed where no call could be right, or hardly any wrong for all that anybody tolerates."""
         admit(truth, self.tolerance)
+        self.proof.lacking(case, truth, lambda: _given(truth))  # a tolerance that proves nothing is not its fault
 
     def finish(self) -> None:
         """Raise Failed where the stated tolerance lets a cheap answer to every drawn case pass."""
@@ -219,6 +224,11 @@ class Compare:
             self.proof.note(each, case.definition.name)
         told = {each.tensor for each in result.violations if each.kind == "unwritten"}
         return [_with_poison(each, result.unwritten.get(each.output, ""), told=each.output in told) for each in found]
+
+
+def _given(truth: Truth) -> Mapping[str, torch.Tensor]:
+    """Return what the reference gives, as a call gives it."""
+    return {name: each.native for name, each in truth.outputs.items() if each.native is not None}
 
 
 def _beside(native: torch.Tensor | None, value: torch.Tensor | None) -> torch.Tensor | None:

@@ -144,8 +144,8 @@ class OverriddenCompare:
             return self._invalid(error)
         return None
 
-    def admit(self, truth: Truth) -> None:
-        """Leave to the override what it makes of NaN."""
+    def admit(self, case: Case, truth: Truth) -> None:
+        """Leave to the override what it makes of a truth."""
 
     def _invalid(self, error: Exception) -> Verdict:
         return Verdict("INVALID_REFERENCE", self.teller.told(error))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.truth import SAMPLED, hopeless, undecidable
 from pytest_flashinfer.judge.vacuity import probe, unalike
 
@@ -25,6 +26,13 @@ Outputs = Callable[[], Mapping[str, "torch.Tensor"]]
 Check = Callable[[Mapping[str, "torch.Tensor"], "Truth", Mapping[str, Any]], "str | None"]
 
 
+class Lack(NamedTuple):
+    """Why a case proves nothing; `stated`: for a tolerance that somebody stated, and not for the reference's sake."""
+
+    reason: str
+    stated: bool
+
+
 class Proof:
     """What the cases of an item prove.
 
@@ -32,7 +40,7 @@ class Proof:
     definition's own, which decides in place of bounds.
     """
 
-    def __init__(self, tolerance: Tolerance, check: Check | None, probed: dict[Any, str]) -> None:
+    def __init__(self, tolerance: Tolerance, check: Check | None, probed: dict[Any, Lack | None]) -> None:
         self.tolerance = tolerance
         self.check = check
         self.probed = probed
@@ -45,13 +53,19 @@ class Proof:
         """Warn of what a comparison left untested, once for all solutions; a check of the definition's own decides."""
         key = (definition, found.output, found.untested)
         if found.untested and self.check is None and key not in self.probed:
-            self.probed[key] = ""
+            self.probed[key] = None
             warnings.warn(pytest.PytestWarning(f"{definition}: {found.output}: {found.untested}"), stacklevel=2)
 
     def lacking(self, case: Case, truth: Truth, outputs: Outputs) -> str:
-        """Return why a case proves nothing, or an empty string; of drawn ones only all together may prove nothing."""
+        """Return why a case proves nothing, or an empty string; of drawn ones only all together may prove nothing.
+
+        Raises ReferenceFailed where nobody stated the tolerance by which it does not.
+        """
         if case.workload is not None:
-            return self._of_listed(case, truth, outputs)
+            lack = self._of_listed(case, truth, outputs)
+            if lack is not None and not lack.stated:
+                raise ReferenceFailed(lack.reason)
+            return "" if lack is None else lack.reason
         if self._stated:
             self._weigh(case, truth)
         return ""
@@ -69,10 +83,10 @@ class Proof:
         found = probe(replace(truth, outputs=open_ones), self.tolerance, inputs=case.values) if open_ones else []
         self._told |= open_ones.keys() - {each.output for each in found}
         for each in found:
-            if each.refused:
+            if each.refused and each.stated:
                 self._nothing.setdefault(each.output, (each.reason, case))
 
-    def _of_listed(self, case: Case, truth: Truth, outputs: Outputs) -> str:
+    def _of_listed(self, case: Case, truth: Truth, outputs: Outputs) -> Lack | None:
         """Look at a listed workload, and once at an answer to other contents; once for all solutions."""
         key = (case.definition.name, case.workload and case.workload.uuid, self._stated, "")
         first, answer = self._first.setdefault(key, (case, truth))
@@ -90,21 +104,21 @@ class Proof:
         truth: Truth,
         outputs: Outputs,
         previous: Mapping[str, torch.Tensor | None] | None,
-    ) -> str:
+    ) -> Lack | None:
         parts = truth.parts if self.check is None else None
         if parts is not None and parts.refute_cheap(self.tolerance, case.values):
-            return ""
+            return None
         found = probe(truth, self.tolerance, inputs=case.values, previous=previous)
-        refused = [each for each in found if each.refused]
-        text = refused[0].reason if refused else ""
-        lost = None if text else undecidable(truth) or next(filter(None, map(hopeless, truth.outputs.values())), None)
+        lack = next((Lack(each.reason, each.stated) for each in found if each.refused), None)
+        lost = None if lack else undecidable(truth) or next(filter(None, map(hopeless, truth.outputs.values())), None)
         if lost is not None:
             warnings.warn(pytest.PytestWarning(f"{lost}: hardly any answer is wrong"), stacklevel=2)
         if self.check is not None and any(_differs_from_zero(each.native) for each in truth.outputs.values()):
             zeros = {name: value.new_zeros(value.shape) for name, value in outputs().items()}
             if self.check(zeros, truth, self.tolerance.limits()) is None:
                 text = "the definition's own check proves nothing: zeros would pass; correct it"
-        return text
+                lack = Lack(text, stated=bool(self._stated))
+        return lack
 
 
 def _says(output: OutputTruth) -> bool:

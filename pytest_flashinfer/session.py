@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.kept import Kept
     from pytest_flashinfer.keyword import Keyword
     from pytest_flashinfer.processes import Processes
+    from pytest_flashinfer.proof import Lack
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
 
@@ -51,7 +52,7 @@ class FibSession:
         self.outcomes = Outcomes(self.catalogue, config.rootpath)
         self.tolerances = Tolerances(settings, self.catalogue.definitions)  # a wrong spelling ends the run here
         self.progress = Progress(config)
-        self.probed: dict[Any, str] = {}  # workload and tolerance to why they prove nothing, or the empty string
+        self.probed: dict[Any, Lack | None] = {}  # workload and tolerance to why they prove nothing, if they do not
         self.scribbling = Scribbling()
         self.lost: list[str] = []  # what made the run fail beside its items
         self._references: dict[tuple[Path, str], list[list[float]]] = {}

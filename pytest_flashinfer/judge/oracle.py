@@ -7,8 +7,9 @@ Call request: `inputs`, a list of `{"name", "slot": ...}`, `{"name", "value": pl
 the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "optional", "param", "native": slot,
 "wide": slot or null, "allowance": slot or null, "undecided": slot or null, "probabilities": slot or null, "support":
 slot or null, "ids": slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `native`,
-`bounded` and `closely` as in evaluate.py, `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the
-truth there, wherever the arena lies), `scribbled` (inputs of which each run of the reference has a copy). The reply
+`bounded` and `closely` as in evaluate.py, `again` (whether to run the reference once more, with other random numbers,
+to see that it gives the same), `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the truth
+there, wherever the arena lies), `scribbled` (inputs of which each run of the reference has a copy). The reply
 says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`,
 `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `replaced`, `disputed`, `times`, `distinct`,
 `seeded`, `notes`. A reference that writes into inputs which it has no copies of ends the call with an error of the kind
@@ -38,6 +39,7 @@ from .evaluate import evaluate
 from .foreign import Foreign
 from .questions import facts, inputs_of, question, write
 from .reference import MODULE, InvalidReferenceError, Reference, ScribblesError, described
+from .repeating import demand_the_same
 from .rowwise import Rows, SlotWriter, by_rows
 from .scribbled import SCRIBBLES
 from .truth import OutputSpec, Truth
@@ -151,6 +153,8 @@ def _evaluate(kernel: Built, request: dict[str, Any], memory: Slots) -> dict[str
     parts = SlotWriter(request["outputs"], memory)
     ask = functools.partial(_find, kernel, inputs, specs, tuple(request.get("rows", ())), parts)
     truth = _with_room(ask, options)
+    if request.get("again") and not (options.get("native") or options.get("sampling")):
+        demand_the_same(_reference(kernel, inputs, specs, {**options, "seed": options.get("seed", 0) ^ 1}), truth)
     outputs = [
         {**write(truth.outputs[each["name"]], each, memory), **parts.filled.get(each["name"], {})}
         for each in request["outputs"]

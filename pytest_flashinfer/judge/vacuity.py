@@ -24,12 +24,16 @@ _MOST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Vacuous:
-    """A cheap answer that would pass. `reason` is one line with the numbers; a note only where `refused` is false."""
+    """A cheap answer that would pass. `reason` is one line with the numbers; a note only where `refused` is false.
+
+    `stated`: by what somebody stated of the output, and not by the bound that was computed.
+    """
 
     output: str
     candidate: str
     reason: str
     refused: bool
+    stated: bool = False
 
 
 def probe(
@@ -42,9 +46,9 @@ def probe(
     """Try zeros, the mean, a copy of each input and the previous answer against the tolerance in force.
 
     A case is refused where a cheap answer passes although it differs from the reference's own output, which only a
-    loose tolerance explains. Where the reference's output is that answer bit for bit (zeros for zeros, a copy that is
-    meant to be one), or where it holds no elements, there is only a note. `previous`: the answer for other inputs, by
-    output.
+    loose tolerance explains, or a reference that loses its digits. Where the reference's output is that answer bit for
+    bit (zeros for zeros, a copy that is meant to be one), or where it holds no elements, there is only a note.
+    `previous`: the answer for other inputs, by output.
     """
     found = []
     for name, output in truth.outputs.items():
@@ -129,8 +133,12 @@ def _explain(output: OutputTruth, candidate: str, value: torch.Tensor, tolerance
         if getattr(own, setting) is not None
     ]
     passes = f"with {', '.join([limit, *extra])} {candidate} would pass, max|reference| is {top:.3g}"
-    reason = f"the tolerance of {name} proves nothing: {passes}; tighten it"
-    return Vacuous(name, candidate, reason, refused=True)
+    stated = own.explicit or bool(extra)
+    if stated:
+        reason = f"the tolerance of {name} proves nothing: {passes}; tighten it"
+    else:
+        reason = f"the reference proves nothing of {name} here: {passes}; take other inputs, or state a tolerance"
+    return Vacuous(name, candidate, reason, refused=True, stated=stated)
 
 
 def _number(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.judge.comparison import Comparison
+from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance, parse
 from pytest_flashinfer.judge.truth import SAMPLED, OutputTruth, Truth
-from pytest_flashinfer.proof import Proof
+from pytest_flashinfer.proof import Lack, Proof
 
 NAMES = ("y", "z")
 SIZES = {"tiny": 1e-4, "usual": 1.0}  # beside an absolute tolerance of 1e-3
@@ -58,8 +60,50 @@ def test_an_output_lacks_proof_where_a_cheap_answer_was_refused_and_never_told(c
     assert not found or any(f"the tolerance of {name} proves nothing" in found for name in without)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "the reference proves nothing of y here: with the bound (up to 2) zeros would pass, max|reference| is 1;"),
+        ("equal_nan=true", "the reference proves nothing of y here: "),
+        ("z:atol=9", "the reference proves nothing of y here: "),
+        ("scale=2", None),
+        ("y:atol=9", None),
+        ("required_matched_ratio=0.1", None),
+    ],
+)
+def test_a_listed_case_that_proves_nothing_is_blamed_on_the_reference_unless_somebody_tolerates_it(words, said) -> None:
+    x = torch.linspace(-1, 1, 16)
+    wide = {"y": OutputTruth("y", "float32", x, x.double(), torch.full(x.shape, 2.0, dtype=torch.float64))}
+    case: Any = SimpleNamespace(
+        workload=SimpleNamespace(uuid="w"), values={}, nbytes=64, definition=SimpleNamespace(name="d")
+    )
+    probed: dict[Any, Lack | None] = {}
+    for _ in range(2):  # kept for the next solution
+        proof = Proof(parse(words), None, probed)
+        if said is None:
+            assert "the tolerance of y proves nothing" in proof.lacking(case, Truth(wide), dict)
+        else:
+            with pytest.raises(ReferenceFailed) as raised:
+                proof.lacking(case, Truth(wide), dict)
+            assert str(raised.value).startswith(said)
+            assert "tighten" not in str(raised.value)
+    tight = {"y": replace(wide["y"], allowance=torch.full(x.shape, 1e-6, dtype=torch.float64))}
+    assert Proof(Tolerance(), None, {}).lacking(case, Truth(tight), dict) == ""
+
+
+def test_so_is_one_whose_own_check_accepts_zeros() -> None:
+    x = torch.linspace(1, 2, 16)
+    truth = Truth({"y": OutputTruth("y", "float32", x, x.double(), torch.full(x.shape, 1e-6, dtype=torch.float64))})
+    case: Any = SimpleNamespace(
+        workload=SimpleNamespace(uuid="w"), values={}, nbytes=64, definition=SimpleNamespace(name="d")
+    )
+    with pytest.raises(ReferenceFailed, match=r"^the definition's own check proves nothing"):
+        Proof(Tolerance(), lambda *_: None, {}).lacking(case, truth, lambda: {"y": x})
+    assert "own check" in Proof(parse("rtol=9"), lambda *_: None, {}).lacking(case, truth, lambda: {"y": x})
+
+
 def test_what_nobody_looked_at_is_said_once_for_all_solutions() -> None:
-    probed: dict[Any, str] = {}
+    probed: dict[Any, Lack | None] = {}
     found = Comparison("ids", ok=True, untested="only the range is judged")
     with pytest.warns(pytest.PytestWarning, match="^draw: ids: only the range is judged$"):
         Proof(Tolerance(), None, probed).note(found, "draw")

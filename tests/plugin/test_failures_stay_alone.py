@@ -127,6 +127,29 @@ def line_of(folder, key):
     return next(number for number, line in enumerate(lines, 1) if f'"{key}"' in line)
 
 
+def test_a_reference_that_tells_nothing_is_blamed_on_no_solution(tmp_path):
+    """It forgets its inputs, or draws at random: a copy of it cannot be right."""
+    repository = Repository(tmp_path)
+    sources = {
+        "forgets": ("return (x + 1e8) - 1e8", r"the reference proves nothing of y here: with the bound \(up to"),
+        "draws": ("return x + torch.rand_like(x)", r"the reference gives other results for the same inputs: y\["),
+    }
+    for name, (line, _) in sources.items():
+        reference = f"import torch\n\ndef run(x, w):\n    {line}\n"
+        repository.define(name=name, reference=reference)
+        repository.sizes(4, name=name)
+        repository.solve(f"copies_{name}", reference, of=name)
+    done = repository.run("-k", "test_reference or test_correct or test_sizes")
+    copies = {name: done[f"test_correct[copies_{name}"] for name in sources}
+    assert {case.outcome for case in copies.values()} == {"skipped"}, done.output
+    assert "failure" not in {case.outcome for case in done.of("test_sizes")}, done.output
+    said = [case.message for case in done.of("test_reference") if case.outcome == "failure"]
+    assert len(said) == len(sources)
+    for name, (_, words) in sources.items():
+        assert re.match(f"reference fails: {words}", copies[name].message)
+        assert any(re.match(f"INVALID_REFERENCE: reference fails: {words}", each) for each in said)
+
+
 def test_a_solution_that_cannot_run_here_is_skipped_with_the_reason(tmp_path):
     repository = Repository(tmp_path)
     repository.define()

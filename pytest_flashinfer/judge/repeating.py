@@ -1,0 +1,51 @@
+"""Does a reference give the same results for the same inputs? One that does not says of no kernel what is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_flashinfer.worker.unwritten import index_of
+
+from . import bound
+from .floats import is_float, is_packed
+from .reference import InvalidReferenceError
+
+if TYPE_CHECKING:
+    from .reference import Reference
+    from .truth import OutputTruth, Truth
+
+_APART = 2  # bounds that two runs may be apart, each of which has errors of its own: atomics add up in any order
+_MOST = 16  # times the table, for what changes from run to run widens the bounds as well
+
+
+def demand_the_same(run: Reference, truth: Truth) -> None:
+    """Run a reference again and hold it to what it gave before. Raises InvalidReferenceError."""
+    for name, again in run.native().items():
+        output = truth.outputs[name]
+        if again is None or output.native is None or not output.native.numel() or again.shape != output.native.shape:
+            continue
+        other = _other(output, again).reshape(-1)
+        if bool(other.any()):
+            at = int(other.to(torch.uint8).argmax())
+            index = index_of(at, output.native.shape)
+            spot = f"{name}[{', '.join(map(str, index))}]" if index else name
+            values = " and then ".join(f"{each.reshape(-1)[at].item():.7g}" for each in (output.native, again))
+            raise InvalidReferenceError(f"the reference gives other results for the same inputs: {spot} is {values}")
+
+
+def _other(output: OutputTruth, again: torch.Tensor) -> torch.Tensor:
+    """Return which elements are not the same, for all that rounding may do."""
+    native = output.native
+    assert native is not None
+    if not is_float(output.dtype) or is_packed(output.dtype):
+        other = native != again
+    else:
+        first, second = native.to(torch.float64), again.to(torch.float64)
+        limit = _MOST * bound.table(native, output.dtype)
+        if output.allowance is not None:
+            limit = torch.minimum(limit, _APART * output.allowance.to(torch.float64))
+        alike = (first == second) | (first.isnan() & second.isnan())
+        other = ~(alike | ((first - second).abs() <= limit))
+    return other if output.undecided is None else other & ~output.undecided
