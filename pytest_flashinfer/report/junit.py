@@ -14,7 +14,7 @@ _OUTCOMES = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 _NUMBERS = ("latency_s", "speedup", "roofline_s", "roofline_share", "bound_share", "reference_s", "max_abs")
 
 
-def read(text: str) -> Iterator[Result | Broken]:
+def read(text: str | bytes) -> Iterator[Result | Broken]:
     """Yield the records of all tests of solutions in a report, and of what else failed.
 
     Raises `xml.etree.ElementTree.ParseError`.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.report.results import Broken, Result, Standing
 
 LIMIT = 1_000_000  # bytes; GitHub drops a job's summary of more than 1 MiB as a whole
+BEGINNING = "## Kernels: "
 LONGEST_CELL, LONGEST_FAILURE = 200, 4000  # characters
 SHARES = {"others": 0.1, "failures": 0.35, "details": 0.3}  # of the room, at most; the tables have what these leave
 _ROOM_FOR_NOTES = 400
@@ -70,7 +71,7 @@ def _headline(tables: Mapping[str, Sequence[Standing]], broken: Sequence[Broken]
     right = sum(not row.failures for row in ran)
     solutions = f"{right} of {count(len(ran), 'solution')} right, {count(len(tables), 'definition')}"
     others = f"; {count(len(broken), 'failure')} of no solution" if broken else ""
-    return f"## Kernels: {solutions if tables else 'no solution ran'}{others}\n\n"
+    return f"{BEGINNING}{solutions if tables else 'no solution ran'}{others}\n\n"
 
 
 def _broken_rows(broken: Sequence[Broken]) -> Iterator[str]:

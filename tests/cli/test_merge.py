@@ -135,18 +135,46 @@ def test_limit(tmp_path):
         (lambda folder: (folder / "benchmark.json").write_text("{"), "benchmark.json: "),
         (
             lambda folder: (folder / "benchmark.json").write_text('{"a": 1}'),
-            "benchmark.json: not what --benchmark-json writes (in one of 1 part)",
+            "benchmark.json: not what --benchmark-json writes",
         ),
         (lambda folder: (folder / "kernels.xml").write_text("<a>"), "kernels.xml: "),
     ],
 )
 def test_what_cannot_be_read_is_one_line(tmp_path, capsys, spoil, words):
-    folder = part(tmp_path / "1", "good")
-    spoil(folder)
-    assert merge(folder, "-o", tmp_path / "merged") == 2
+    """It names the part: who has eight of them looks for one."""
+    folders = [part(tmp_path / name, name) for name in "12"]
+    spoil(folders[1])
+    assert merge(*folders, "-o", tmp_path / "merged") == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"error: {words}")
+    assert error.startswith(f"error: {folders[1]}/{words}")
     assert error.count("\n") == 1
+    assert not (tmp_path / "merged").exists()
+
+
+@pytest.mark.parametrize("out", ["1", "."])
+def test_a_part_is_not_merged_into(tmp_path, capsys, out):
+    """It would be left out, and what it holds overwritten."""
+    folders = [part(tmp_path / name, name) for name in "12"]
+    before = (folders[0] / "kernels.xml").read_text()
+    assert merge(*folders, "-o", tmp_path / out) == 2
+    assert f"-o {tmp_path / out}: {folders[0]}, which is a part, lies in there" in capsys.readouterr().err
+    assert (folders[0] / "kernels.xml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("summary.md", "# Mine\n"), ("benchmark.json", "{}"), ("kernels.xml", "<a/>"), ("traces/op/d.jsonl", b"\xff")],
+)
+def test_what_somebody_else_wrote_is_not_overwritten(tmp_path, capsys, name, text):
+    mine = tmp_path / "merged" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(text if isinstance(text, bytes) else text.encode())
+    before = mine.read_bytes()
+    assert merge(part(tmp_path / "1", "good"), "-o", tmp_path / "merged") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {mine}: ")
+    assert error.endswith(": it would be overwritten; name another folder\n")
+    assert mine.read_bytes() == before
 
 
 def test_parts_of_different_runs_are_refused(tmp_path, capsys):
