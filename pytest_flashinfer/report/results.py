@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
@@ -10,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+
+_EXCEPTION = re.compile(r"[\w.]+: ")
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,11 @@ class Broken:
 
     @property
     def message(self) -> str:
-        """The line that says why: the first, or the first of an error within what pytest shows of code."""
+        """The line that says why: the first, or that of the exception within what pytest shows of code."""
         lines = [line for line in self.text.splitlines() if line.strip()]
-        errors = (line[1:] for line in lines if line.startswith("E  "))
-        return next(errors, lines[0] if lines else "").strip()
+        errors = [line[1:].strip() for line in lines if line.startswith("E  ")]
+        named = (line for line in errors if _EXCEPTION.match(line))
+        return next(named, (errors or lines or [""])[0].strip())
 
 
 @dataclass

@@ -2,11 +2,12 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.report import markdown
-from pytest_flashinfer.report.results import Result
+from pytest_flashinfer.report.results import Broken, Result
 
 HOSTILE = [
     "| a | b |",
@@ -43,6 +44,29 @@ def test_nothing_is_written_of_nothing():
 
 def test_a_run_without_failures_has_no_such_heading():
     assert "Failures" not in markdown.summary([result()])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.json:3: no\nb.json:4: no", "a.json:3: no"),
+        ("def f():\n>   g()\nE   ValueError: odd\nE   more", "ValueError: odd"),
+        ('import x\nE     File "c.py", line 1\nE       def (\nE   SyntaxError: bad', "SyntaxError: bad"),
+        (">   assert a\nE   assert 1 == 2\nE    +  where", "assert 1 == 2"),
+        ("\n", ""),
+    ],
+)
+def test_the_line_that_says_why(text, message):
+    assert Broken("item", text).message == message
+
+
+def test_failures_of_no_solution_come_first_and_fit():
+    broken = [Broken(f"d{n}::test_schema", f"d{n}.json:1: no\n{'x' * 5000}") for n in range(500)]
+    text = markdown.summary([result("failed", details="TIMEOUT: no", status="TIMEOUT")], broken=broken)
+    assert text.startswith("## Kernels: 0 of 1 solution right, 1 definition; 500 failures of no solution\n")
+    assert text.index("### Failures of no solution") < text.index("### Failures\n") < text.index("### <code>d</code>")
+    assert "failure's texts left out" in text
+    assert len(markdown.summary([], 3000, broken=broken).encode()) <= 3000
 
 
 @given(st.sampled_from(HOSTILE) | st.text(max_size=300))
