@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.inputs.axes import shape_of
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.recipe import Recipe
 
 _CERTAIN = 2  # failures of the reference, and no case that it can do: it does not take that value of a scalar
-_SHARE = 0.1  # of all cases: where fewer could be drawn, the constraints are beyond what draws know
+_SHARE = 0.1  # of all cases: where fewer could be judged, draws miss what the constraints or the reference ask for
 
 
 @dataclass
@@ -51,14 +50,13 @@ class Tally:
     def too_little(self, tried: int) -> str | None:
         """Return why a search in which nothing failed is no pass, or `None`: of `tried` cases hardly any says much."""
         judged = tried - len(self.errors)
-        undrawn = [error for error in self.errors if isinstance(error, InputsError)]
         if self.errors and not judged:
             return f"no case could be judged; {_most(self.errors)}"
         if tried and not self.telling:
             reason = _most(self.errors) if self.errors else "the constraints leave no other sizes, or none were found"
             return f"only cases without elements could be judged, {judged} of {tried}; {reason}"
-        if tried - len(undrawn) < _SHARE * tried:
-            return f"only {judged} of {tried} cases could be judged; {_most(undrawn)}"
+        if judged < _SHARE * tried:
+            return f"only {judged} of {tried} cases could be judged; {_most(self.errors)}"
         return None
 
     def warning(self, tried: int) -> str | None:

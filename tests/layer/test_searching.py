@@ -365,33 +365,30 @@ def test_cases_without_elements_are_no_pass_either_where_all_of_them_could_be_ju
         search(definition=empty).run(lambda axes, recipe, *, repeat: None)
 
 
-@pytest.mark.parametrize(("drawn", "ends"), [(2, pytest.skip.Exception), (3, None)])
-def test_where_hardly_a_case_could_be_drawn_the_usual_constraint_is_named(drawn, ends):
+@pytest.mark.parametrize(("judged", "ends"), [(2, pytest.skip.Exception), (3, None)])
+@pytest.mark.parametrize(
+    ("usual", "text"),
+    [
+        (Unsatisfiable("(x == y).all()", "no rule"), r"constraint `\(x == y\).all\(\)` .* an `inputs` fixture"),
+        (Unfair("y: cancels"), "y: cancels"),
+        (ReferenceFailed("the reference raised"), "the reference raised"),
+    ],
+)
+def test_where_hardly_a_case_could_be_judged_the_usual_reason_is_named(judged, ends, usual, text):
     calls = []
 
     def check(axes, recipe, *, repeat):
         calls.append(axes)
         if len(calls) == 10:
             raise Unsatisfiable("z < 1", "it fails now and then")
-        if len(calls) > drawn:
-            raise Unsatisfiable("(x == y).all()", "no rule")
+        if len(calls) > judged:
+            raise usual
 
     item = Item()
-    text = r"cases could .*be judged; most often: constraint `\(x == y\).all\(\)` .* an `inputs` fixture"
-    with pytest.raises(ends, match=f"only 2 of 30 {text}") if ends else contextlib.nullcontext():
+    said = rf"cases could .*be judged; most often: .*{text}"
+    with pytest.raises(ends, match=f"only 2 of 30 {said}") if ends else contextlib.nullcontext():
         search(item=item).run(check)
-    assert bool(ends) or [re.search(f"27 of 30 {text}", each) is not None for each in item.warnings] == [True]
-
-
-def test_one_case_that_could_be_judged_is_enough():
-    def check(axes, recipe, *, repeat):
-        if axes["n"] != 2:
-            raise ReferenceFailed("odd")
-
-    item = Item()
-    search(item=item).run(check)
-    [warning] = item.warnings
-    assert re.search(r"test_sizes\[s\]: \d+ of \d+ cases could not be judged; most often: .*odd", warning)
+    assert bool(ends) or [re.search(f"27 of 30 {said}", each) is not None for each in item.warnings] == [True]
 
 
 def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):
