@@ -13,6 +13,7 @@ from pytest_flashinfer.data.dtypes import FOUR_BITS
 from pytest_flashinfer.inputs.axes import output_shapes
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, torch_dtype
 from pytest_flashinfer.worker.layout import Output
+from pytest_flashinfer.worker.memory import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.recipe import Recipe
 
 _BYTES = (torch.uint8, torch.int8, torch.float4_e2m1fn_x2)  # that hold codes of 4 bits
+_NARROW = tuple(dtype for dtype in DTYPES.values() if dtype.itemsize == 1 and dtype.is_floating_point)  # of one code
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +121,7 @@ def _output(name: str, spec: TensorSpec, shape: tuple[int, ...], inputs: Mapping
         strides=None if spec.dim_order is None else _strides(shape, spec.dim_order),
         optional=spec.optional or inplace is not None,
         scalar=spec.shape is None,
-        also=_BYTES if spec.dtype in FOUR_BITS else (),
+        also=_BYTES if spec.dtype in FOUR_BITS else _NARROW if spec.dtype == "uint8" else (),
         inplace=inplace,
     )
 

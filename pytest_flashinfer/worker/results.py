@@ -44,7 +44,10 @@ _COMPILER = "_dynamo_"  # what torch.compile notes on its results (propagated dy
 
 
 def pair(result: object, outputs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Problem]]:
-    """Give every declared output its returned value, by name or by order; left out are those that are missing."""
+    """Give every declared output its returned value, by name or by order; left out are those that are missing.
+
+    As many values as there are outputs that are not written into an input are those, as of a reference.
+    """
     names = [str(output["name"]) for output in outputs]
     if result is None:
         return {}, [["count", "", "returned None: did you mean destination style?"]]
@@ -62,7 +65,8 @@ def pair(result: object, outputs: Sequence[Mapping[str, Any]]) -> tuple[dict[str
         if len(values) > len(names):
             declared = f"{len(names)} output{'s' * (len(names) != 1)}"
             return {}, [["count", "", f"{len(values)} values returned for {declared}: {', '.join(names)}"]]
-        found = dict(zip(names, values, strict=False))
+        own = [str(output["name"]) for output in outputs if output["inplace"] is None]
+        found = dict(zip(own if len(values) == len(own) else names, values, strict=False))
     found = {name: _plain_number(value) for name, value in found.items() if value is not None}
     missing = [str(output["name"]) for output in outputs if output["name"] not in found and not output["optional"]]
     if missing:

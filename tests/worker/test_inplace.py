@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.judge.reference import InvalidReferenceError, name_results
+from pytest_flashinfer.judge.truth import OutputSpec
+from pytest_flashinfer.worker import results
 from pytest_flashinfer.worker.arena import Arena, InputPieces
+from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.runner import Output
 
 F32 = torch.float32
@@ -110,6 +117,53 @@ def test_who_returns_a_tensor_of_its_own_is_judged_by_that(lab):
     [result] = lab.run_many(runner, [{"x": x}], [NEW])
     assert not result.violations
     assert torch.equal(result.outputs["new"], x + 1)
+
+
+@pytest.mark.parametrize("outputs", [[Y, NEW], [NEW, Y]], ids=["last", "first"])
+def test_only_what_is_not_written_into_an_input_need_be_returned(lab, outputs):
+    x = lab.randn(4, 8)
+    result = lab.run("def run(x):\n    return x.add_(1) * 2\n", {"x": x}, outputs, destination=False)
+    assert not result.violations
+    assert torch.equal(result.outputs["new"], x + 1)
+    assert torch.equal(result.outputs["y"], (x + 1) * 2)
+
+
+def test_returned_values_are_those_of_the_same_outputs_as_of_a_reference():
+    cpu = torch.device("cpu")
+    for kinds in (each for count in range(1, 4) for each in product(("own", "optional", "inplace"), repeat=count)):
+        names = [f"{kind}{number}" for number, kind in enumerate(kinds)]
+        inputs = {name: torch.tensor(-1.0) for name in names}
+        specs = {
+            name: OutputSpec("float32", (), kind == "optional", name if kind == "inplace" else None)
+            for name, kind in zip(names, kinds, strict=True)
+        }
+        outputs = [
+            {"name": name, "optional": kind != "own", "inplace": name if kind == "inplace" else None}
+            for name, kind in zip(names, kinds, strict=True)
+        ]
+        for given in range(len(names) + 2):
+            values = tuple(torch.tensor(float(number)) for number in range(given))
+            found, problems = results.pair(values, outputs)
+            try:
+                named = name_results(values, specs, inputs, cpu)
+            except InvalidReferenceError:
+                assert problems, (names, given)
+            else:
+                assert not problems, (names, given)
+                told = {name: each for name, each in named.items() if each is not None and each >= 0}
+                assert found == told, (names, given)
+
+
+def test_floats_of_8_bits_may_stand_for_bytes_and_for_nothing_else():
+    definition = Definition(
+        "d", "op", {"n": Axis("var")}, {}, {name: TensorSpec(("n",), name) for name in ("uint8", "int8", "float32")}, ""
+    )
+    found = Case(definition, {"n": 3}, Recipe(1), {}, dict.fromkeys(definition.outputs, (3,))).outputs
+    assert torch.float8_e4m3fn in found[0].also
+    assert torch.float8_e8m0fnu in found[0].also
+    assert {dtype.itemsize for dtype in found[0].also} == {1}
+    assert not {torch.int8, torch.bool} & set(found[0].also)
+    assert found[1].also == found[2].also == ()
 
 
 def test_an_input_that_was_turned_does_not_hold_what_was_returned(lab):
