@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHOWN = 4  # frames, the innermost ones
-_FRAME = re.compile(r'^ {1,6}File "([^"\n]+)", line (\d+)(?:, in (.+))?$')
+_FRAME = re.compile(r'^ {1,6}File "([^"\n]+)", line (\d+)(?:,? in (.{1,200}))?$')  # as faulthandler has it, too
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _BUILT = re.compile(r"^.*/solutions/[0-9a-f]{32}/(?:sources/)?")  # the folder that a solution is built in
 

@@ -22,7 +22,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_flashinfer.worker import cudart, sandbox
+from pytest_flashinfer.worker import cudart, sandbox, stacks
 from pytest_flashinfer.worker.memory import MOST_PIECES, Memory
 from pytest_flashinfer.worker.protocol import FROM_JUDGE, SOON, Channel, Disconnected, Message
 
@@ -38,6 +38,7 @@ def main(sock: int, log: int, policy: dict[str, Any]) -> NoReturn:
     """Serve the judge on `sock`, with stdout and stderr in `log`; never returns."""
     try:
         _redirect(log)
+        stacks.tell(2)
         confinement = sandbox.Policy.from_message(policy)
         protections = sandbox.enter(confinement, [sock])
         Worker(Channel(socket.socket(fileno=sock), FROM_JUDGE), confinement, protections).serve()

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.worker import stacks
 from pytest_flashinfer.worker.begun import Begun
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.log import Log, printable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context
 _GRACE = 2.0  # how long the exit status of a worker that hung up is waited for
 _CUT = 16_000
+_TWICE = "answered twice, as where a child process of the solution returns as well: have it end by os._exit"
 _ORPHANED = "the fork-server is gone"
 
 
@@ -44,6 +46,7 @@ class Worker:
         self.end: str | None = None  # how it ended
         self.left = 0  # processes that outlived it
         self._begun: Begun | None = None
+        self._answered = 0  # the number of the last question that it answered
         self.device = device
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours, FROM_WORKER)
@@ -155,7 +158,7 @@ class Worker:
         if not self.alive:
             raise WorkerDied(self.end or "", self.take_log())
         if self.channel.pending:
-            raise self._dies("spoke without being asked")
+            raise self._dies("spoke without being asked: does a child process of the solution return from the call?")
         number = secrets.randbits(53)
         try:
             self.channel.send({"id": number, **message}, fds, timeout)
@@ -168,7 +171,9 @@ class Worker:
     def _answer(self, number: int, timeout: float) -> Message:
         reply = self._wait(timeout)
         if reply.get("id") != number:
-            raise self._dies("sent garbage: an answer to another question")
+            twice = reply.get("id") == self._answered
+            raise self._dies(_TWICE if twice else "sent garbage: an answer to another question")
+        self._answered = number
         error = reply.get("error")
         if isinstance(error, dict):
             kind, message, traceback = (
@@ -224,6 +229,8 @@ class Worker:
             self.channel.feed()
 
     def _times_out(self, seconds: float) -> WorkerTimedOut:
+        self.nursery.send_signal(self.number, stacks.SIGNAL)  # who has no handler for it any more dies of it
+        self._log.settle()
         self._kill()
         return WorkerTimedOut(seconds, self.take_log())
 

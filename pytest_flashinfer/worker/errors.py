@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_flashinfer.worker import stacks
+
 
 class WorkerError(Exception):
     """A worker did not do what it was asked.
@@ -43,20 +45,25 @@ class CallFailed(WorkerError):  # noqa: N818 - reads as what happened
 
 
 class WorkerDied(WorkerError):  # noqa: N818 - reads as what happened
-    """The process is gone, or said what no worker says. `how`: `exit status 0`, `signal SIGSEGV`, `CUDA error: ...`."""
+    """The process is gone, or said what no worker says. `how`: `exit status 0`, `signal SIGSEGV`, `CUDA error: ...`.
+
+    `traceback`: where it crashed, by its own word.
+    """
 
     kind = "died"
 
     def __init__(self, how: str, log: str = "") -> None:
         self.how = how
+        log, self.traceback = stacks.split(log)
         super().__init__(f"the worker died: {how}", log)
 
 
 class WorkerTimedOut(WorkerError):  # noqa: N818 - reads as what happened
-    """No answer in time; the process was killed. `seconds` is the limit."""
+    """No answer in time; the process was killed. `seconds` is the limit, `traceback` where it was, by its own word."""
 
     kind = "timeout"
 
     def __init__(self, seconds: float, log: str = "") -> None:
         self.seconds = seconds
+        log, self.traceback = stacks.split(log)
         super().__init__(f"no answer within {seconds:g} s; the worker was killed", log)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import select
+import time
 
 HEAD, TAIL = 32_768, 32_768  # bytes kept of the beginning and of the end
 _CHUNK = 1 << 16
+_SETTLED, _QUIET = 0.1, 0.03  # seconds
 _CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]|[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -50,6 +53,12 @@ class Log:
             if surplus > 0:
                 del self._tail[:surplus]
                 self._dropped += surplus
+
+    def settle(self) -> None:
+        """Read until nothing more comes for a moment, for a tenth of a second at most."""
+        deadline = time.monotonic() + _SETTLED
+        while not self.closed and time.monotonic() < deadline and select.select([self._read], [], [], _QUIET)[0]:
+            self.feed()
 
     def take(self) -> str:
         """Return what was printed since the last call, its middle cut out where it is long."""

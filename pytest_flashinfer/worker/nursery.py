@@ -108,6 +108,12 @@ class Nursery:
         report = self._killed.pop(number)
         return self.events.get(number, report)
 
+    def send_signal(self, number: int, which: signal.Signals) -> None:
+        """Send a worker's process a signal; one that has ended is no error."""
+        _pid, pidfd = self._alive.get(number, (0, -1))
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(pidfd, which)
+
     def has_ended(self, number: int) -> bool:
         """Whether a worker is known to have ended; waits for nothing. Raises WorkerDied where the server is gone."""
         while number not in self.events and select.select([self.channel], [], [], 0)[0]:

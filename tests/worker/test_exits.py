@@ -84,7 +84,17 @@ def test_a_death_is_named_and_costs_one_item(lab, name):
     with pytest.raises(WorkerDied) as caught:
         lab.run(source, timeout=20)
     assert how in caught.value.how
+    assert ('main.py", line 3 in run' in caught.value.traceback) is (name in ("segfault", "abort"))
     assert alive_after(lab)
+
+
+def test_a_child_that_returns_from_the_call_as_well_is_told_from_others(lab):
+    runner = lab.build("import os\ndef run(x, y):\n    y.copy_(x)\n    os.fork()")
+    call(runner)
+    time.sleep(0.1)  # for the other answer
+    with pytest.raises(WorkerDied, match=r"child process .* return") as caught:
+        call(runner)
+    assert "garbage" not in caught.value.how
 
 
 RAISES = {
@@ -132,7 +142,9 @@ HANGS = {
     "c": "import ctypes\ndef run(x, y):\n    ctypes.PyDLL(None).pause()",
     "deaf": "import os, signal\ndef run(x, y):\n    [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]\n"
     "    os.kill(os.getpid(), signal.SIGSTOP)",
+    "own_handler": "import signal\ndef run(*_):\n    while True: pass\nsignal.signal(signal.SIGUSR1, run)",
 }
+MUTE = ("deaf", "own_handler")  # of where they hang nobody hears
 
 
 @pytest.mark.parametrize("name", HANGS)
@@ -143,6 +155,7 @@ def test_a_hang_ends_at_the_limit(lab, name):
         call(runner, timeout=0.3)
     assert time.monotonic() - start < 2.0
     assert caught.value.seconds == 0.3
+    assert ('main.py", line ' in caught.value.traceback) is (name not in MUTE)
     assert not runner.worker.alive
     assert alive_after(lab)
 
