@@ -17,6 +17,7 @@ from pytest_flashinfer.options import REPLAY, replay
 from pytest_flashinfer.report import notes as notes_of
 from pytest_flashinfer.sources import blamed
 from pytest_flashinfer.stash import SESSION
+from pytest_flashinfer.warned import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,9 +100,11 @@ class DefinitionFile(pytest.Module):
         """Raise SchemaFailed with every fault of the file; warnings become pytest warnings."""
         problems = self.config.stash[SESSION].catalogue.problems(self.path)
         faults = [from_here(self.config, fault) for fault in problems if fault.kind == "fault"]
-        for problem in problems:
-            if problem.kind != "fault":
-                warnings.warn(pytest.PytestWarning(from_here(self.config, problem)), stacklevel=2)
+        for text in (from_here(self.config, problem) for problem in problems if problem.kind != "fault"):
+            try:
+                warnings.warn(pytest.PytestWarning(text), stacklevel=2)
+            except pytest.PytestWarning:  # noqa: PERF203 - of -W error, which would hide what else there is
+                faults.append(text)
         if faults:
             raise SchemaFailed("\n".join(faults))
 
@@ -121,6 +124,7 @@ class KernelItem(pytest.Function):
     _given: list[tuple[str, object]] | None = None  # properties that others set before the first setup
     _void: Fault | None = None  # what is wrong with the definition, where nobody can be judged by it
 
+    @in_a_line()
     def setup(self) -> None:
         """Say in the report's properties whose item this is, then set the fixtures up.
 
@@ -159,6 +163,7 @@ class KernelItem(pytest.Function):
                 raise
             raise pytest.fail.Exception(said, pytrace=False) from None
 
+    @in_a_line()
     def runtest(self) -> None:
         """Run the check. A solution is not blamed for a reference or for data that fail: its item is skipped.
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _SHOWN, _LONGEST = 10, 200  # lines of an assertion, and characters of a line: pytest adds what was compared
 _LIBRARIES = ("torch.", "numpy.", "triton.")
-_ITS_OWN = (Failed, InputsError, ReferenceFailed)  # told in lines already
+_ITS_OWN = (Failed, InputsError, ReferenceFailed, pytest.PytestWarning)  # told in lines already
 _OF = {  # what the functions are called with, that these fixtures return
     "inputs": "axes, recipe and workload",
     "compare": "call and truth",

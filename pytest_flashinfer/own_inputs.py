@@ -51,8 +51,8 @@ class OwnInputs:
         try:
             made, unused = self.reference.make(what, sizes, recipe.short_seed, _scalars(workload, recipe))
         except ModuleAbsent as error:
-            self._absent = str(error)
             self._warn(str(error))
+            self._absent = str(error)
             return {}
         found = {name: as_declared(name, made[name], definition.inputs[name]) for name in wanted if name in made}
         lacking = [name for name in wanted if name not in made and _is_custom(workload, name)]

@@ -53,8 +53,8 @@ class Proof:
         """Warn of what a comparison left untested, once for all solutions; a check of the definition's own decides."""
         key = (definition, found.output, found.untested)
         if found.untested and self.check is None and key not in self.probed:
-            self.probed[key] = None
             warnings.warn(pytest.PytestWarning(f"{definition}: {found.output}: {found.untested}"), stacklevel=2)
+            self.probed[key] = None  # said, unless that was raised: then the next item says it as well
 
     def lacking(self, case: Case, truth: Truth, outputs: Outputs) -> str:
         """Return why a case proves nothing, or an empty string; of drawn ones only all together may prove nothing.

@@ -42,9 +42,9 @@ class Scribbled:
 
     def _learn(self, names: set[str]) -> None:
         new = sorted(names - self.names)
-        self.names |= names
         if new and self.tell is not None:
             self.tell(
                 f"{self.definition}: the reference writes into {', '.join(new)}, though no output says so:"
                 " what is left there is not judged; declare it with `param` if it is a result"
             )
+        self.names |= names  # not where `tell` raises: then the next to ask is told as well

@@ -88,3 +88,21 @@ def test_a_judgement_of_ones_own_sees_the_outputs(repository):
     )
     done = repository.run("-k", "test_correct or test_sizes")
     assert set(done.outcomes().values()) == {"passed"}, done.output
+
+
+def test_warnings_as_errors_end_each_item_that_meets_one_in_the_same_line(tmp_path):
+    repository = Repository(tmp_path)
+    repository.define(reference="def run(x, w):\n    x.add_(1)\n    return x * w\n")
+    repository.sizes(4)
+    repository.solve("honest", "def run(x, w):\n    return (x + 1) * w\n")
+    found = repository.run(
+        "-W", "error::pytest.PytestWarning", "-W", "ignore::pytest_benchmark.logger.PytestBenchmarkWarning"
+    )
+    said = "-W error: scale_add_h8: the reference writes into x, though no output says so: "
+    assert found["test_schema"].outcome == "passed"
+    cases = [case for case in found.cases if case.name != "test_schema"]
+    assert len(cases) == 4
+    for case in cases:
+        assert case.outcome == "failure"
+        assert case.message.startswith(said)
+        assert "Warning" not in case.text, "no traceback"
