@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _PDEATHSIG, _DUMPABLE, _NO_NEW_PRIVS, _CAPBSET_DROP, _SUBREAPER = 1, 4, 38, 24, 36
 _CAPABILITY_VERSION = 0x20080522
 _LAST_CAPABILITY = 63
-# A root worker keeps the file capabilities, so that files of other owners stay readable; Landlock bounds them.
-_KEPT = 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4  # CHOWN, DAC_OVERRIDE, FOWNER, FSETID
+_KEPT = 1 << 1  # DAC_OVERRIDE: files of other owners stay readable for a root worker, within what Landlock allows
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -126,7 +125,7 @@ def hide_process() -> bool:
 
 
 def drop_capabilities() -> bool:
-    """Give up root's capabilities but those on files; returns whether none of the others is left."""
+    """Give up root's capabilities but that to read all files; returns whether none of the others is left."""
     for number in range(_LAST_CAPABILITY + 1):
         if not _KEPT >> number & 1:
             _prctl(_CAPBSET_DROP, number)

@@ -2,7 +2,10 @@
 
 Without it a worker could set limits (of processor time, of memory), the processors and the priority of any process of
 the same user, so of the judge, of the reference's process and of the next solution's. UDP and the other families of
-sockets, which Landlock leaves open as well, are closed with it. Everything refused fails with EPERM; nothing is killed.
+sockets, which Landlock leaves open as well, are closed with it; so are the attributes of files, memory and messages
+that outlive a process, the kernel's keys, and namespaces. What is refused fails with EPERM; nothing is killed. Modes,
+dates and owners of files stay as they are too, but a call that would change them is told that it has: who copies a file
+sets them, linkers set the mode, and the filter cannot tell a worker's own files from others.
 
 The filter knows numbers and not what they stand for: of process ids it lets through 0, which is the calling thread,
 and the worker's own. A thread's id is not known beforehand: one that is pinned by another one, or when it is created,
@@ -17,40 +20,22 @@ import errno
 import os
 import struct
 import sys
-from dataclasses import dataclass
 from typing import Final
 
+from pytest_flashinfer.worker import syscalls
 
-@dataclass(frozen=True)
-class _Machine:
-    """What an architecture calls itself in audit messages, and its numbers of the system calls at hand."""
-
-    audit: int
-    numbers: dict[str, int]
-
-
-_ANY: Final = {"io_uring_setup": 425}  # newer calls have one number everywhere
-_MACHINES: Final = {
-    "x86_64": _Machine(
-        0xC000003E,
-        {"seccomp": 317, "prlimit64": 302, "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_setparam": 142}
-        | {"sched_setattr": 314, "setpriority": 141, "ioprio_set": 251, "socket": 41, **_ANY},
-    ),
-    "aarch64": _Machine(
-        0xC00000B7,
-        {"seccomp": 277, "prlimit64": 261, "sched_setaffinity": 122, "sched_setscheduler": 119, "sched_setparam": 118}
-        | {"sched_setattr": 274, "setpriority": 140, "ioprio_set": 30, "socket": 198, **_ANY},
-    ),
-}
+_AUDITED: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # what an architecture calls itself in audit messages
 _OF_A_PROCESS: Final = ("prlimit64", "sched_setaffinity", "sched_setparam", "sched_setattr")
 _NORMAL: Final = 0  # SCHED_OTHER: what every process has, and what a thread may be created with by its id
+_NAMESPACES: Final = 0x7E020000  # CLONE_NEWNS and the others that clone takes
 # These take a kind of target first, and with kinds other than these name whole groups, or all that a user runs.
 _ONE_PROCESS: Final = {"setpriority": 0, "ioprio_set": 1}
 _LOCAL: Final = (1, 16)  # AF_UNIX and AF_NETLINK, which the C library asks for the machine's own addresses
 _X32: Final = 0x40000000  # from here on, on x86_64, numbers of a second table
 
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _PRETEND = 0x7FFF0000, 0x00050000  # which fails with error 0, so not at all
+_REFUSE, _UNSUPPORTED, _UNKNOWN = (_PRETEND | each for each in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS))
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # places in struct seccomp_data
 _SET_MODE_FILTER = 1
 # Without it kernels before 5.16 slow every thread down, for fear of what it could read through the processor's guesses.
@@ -79,7 +64,7 @@ def restrict(pid: int, *, network: bool) -> bool:
     filters = _Program(len(code) // 8, code)
     for flags in (_SPEC_ALLOW, 0):  # the flag is younger than the call
         mode, flag = ctypes.c_uint32(_SET_MODE_FILTER), ctypes.c_uint32(flags)
-        if _libc.syscall(machine.numbers["seccomp"], mode, flag, ctypes.byref(filters)) == 0:
+        if _libc.syscall(syscalls.chosen(machine)["seccomp"], mode, flag, ctypes.byref(filters)) == 0:
             return True
     return False
 
@@ -89,25 +74,33 @@ def known() -> bool:
     return _machine() is not None
 
 
-def _machine() -> _Machine | None:
+def _machine() -> str | None:
     wide = sys.maxsize > 2**32  # a 32-bit Python makes other calls than its kernel's name says
-    return _MACHINES.get(os.uname().machine) if wide else None
+    name = os.uname().machine
+    return name if wide and name in _AUDITED else None
 
 
-def program(machine: _Machine, pid: int, *, network: bool) -> _Code:
+def program(machine: str, pid: int, *, network: bool) -> _Code:
     """Return the filter's instructions."""
     refuse: _Code = [(_RETURN, 0, 0, _REFUSE)]
-    code: _Code = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, machine.audit), *refuse]
+    code: _Code = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _AUDITED[machine]), *refuse]
     code += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), *refuse]
     blocks = {name: _among(0, (0, pid)) for name in _OF_A_PROCESS}
     blocks["sched_setscheduler"] = [*_let(1, (_NORMAL,)), *_among(0, (0, pid))]
     for name, kind in _ONE_PROCESS.items():
         blocks[name] = [(_LOAD, 0, 0, _ARGUMENTS), (_EQUAL, 1, 0, kind), *refuse, *_among(1, (0, pid))]
-    blocks["io_uring_setup"] = refuse  # what is asked for through a ring, a socket too, passes no filter
+    blocks["clone"] = [(_LOAD, 0, 0, _ARGUMENTS), (_ANY_BIT, 0, 1, _NAMESPACES), *refuse, (_RETURN, 0, 0, _ALLOW)]
     if not network:
         blocks["socket"] = _among(0, _LOCAL)
+    numbers = syscalls.chosen(machine)
     for name, block in blocks.items():
-        code += [(_EQUAL, 0, len(block), machine.numbers[name]), *block]
+        code += [(_EQUAL, 0, len(block), numbers[name]), *block]
+    for those, answer in (
+        (syscalls.refused, _REFUSE), (syscalls.pretended, _PRETEND),
+        (syscalls.unsupported, _UNSUPPORTED), (syscalls.unknown, _UNKNOWN),
+    ):  # fmt: skip
+        for number in those(machine).values():
+            code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, answer)]
     return [*code, (_RETURN, 0, 0, _ALLOW)]
 
 

@@ -39,6 +39,12 @@ def test_every_protection_takes_hold_here(cpu_pool):
     assert protections["hidden_from_ptrace"]
 
 
+def test_of_the_capabilities_at_most_the_one_to_read_files_is_left(lab):
+    lines = "[each.split()[1] for each in open('/proc/self/status') if each.startswith(('CapEff', 'CapPrm', 'CapBnd'))]"
+    found = refused(lab, f"all(int(each, 16) in (0, 1 << 1) for each in {lines})")
+    assert found == "value True"
+
+
 @needs_landlock
 def test_hidden_folders_cannot_be_read_or_listed(lab):
     assert refused(lab, f"open({str(lab.hidden / 'definition.json')!r}).read()") == "PermissionError"

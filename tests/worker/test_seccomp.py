@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -14,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_flashinfer.worker import landlock, seccomp
+from pytest_flashinfer.worker import landlock, seccomp, syscalls
 from pytest_flashinfer.worker.environment import scrub
 
-CALLS = dict(machine.numbers) if (machine := seccomp._machine()) else {}
+CALLS = {**syscalls.chosen(machine), **syscalls.refused(machine)} if (machine := seccomp._machine()) else {}
 pytestmark = pytest.mark.skipif(not CALLS, reason="no filter is known for this architecture")
 REFUSED = "PermissionError"
 PREAMBLE = """
@@ -200,18 +203,136 @@ def test_threads_of_libraries_are_not_disturbed(lab):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_a_compiler_and_openmp_work(lab):
     code = (
-        "#include <pthread.h>\n#include <cstdio>\nvoid* idle(void*) { return nullptr; }\nint main() {\n"
+        '#include <pthread.h>\nvoid* idle(void*) { return nullptr; }\nextern "C" int run() {\n'
         "int n = 0;\n#pragma omp parallel num_threads(3) reduction(+:n)\nn += 1;\n"
         "pthread_attr_t a; pthread_attr_init(&a); pthread_attr_setinheritsched(&a, PTHREAD_EXPLICIT_SCHED);\n"
         "pthread_t t; int failed = pthread_create(&t, &a, idle, nullptr); if (!failed) pthread_join(t, nullptr);\n"
-        'printf("%d %d", n, failed); }\n'
+        "return 10 * n + failed; }\n"
     )
-    command = ["g++", "-fopenmp", "-pthread", "-xc++", "-", "-o", "a.out"]
+    command = ["g++", "-fopenmp", "-pthread", "-shared", "-fPIC", "-xc++", "-", "-o", "a.so"]
     build = f"subprocess.run({command}, input=code, text=True, check=True)"
-    run = "subprocess.run(['./a.out'], capture_output=True, text=True, check=True).stdout"
+    run = "ctypes.CDLL('./a.so').run()"
     assert evaluate(lab, {"build": f"{build}.returncode", "run": run}, f"code = {code!r}") == {
-        "build": "0", "run": "'3 0'",
+        "build": "0", "run": "30",
     }  # fmt: skip
+
+
+# What outlives a process, or changes what others have. `path` is a file outside that this user owns.
+OUTSIDE = {
+    "queue": f"call({CALLS.get('msgget')}, 4711, 0o1600)",
+    "semaphore": f"call({CALLS.get('semget')}, 4711, 1, 0o1600)",
+    "shared memory": f"call({CALLS.get('shmget')}, 4711, 4096, 0o1600)",
+    "POSIX queue": "call({}, buffer(b'left'), os.O_CREAT, 0o600, 0)".format(CALLS.get("mq_open")),
+    "key": "call({}, buffer(b'user'), buffer(b'left'), buffer(b'x'), 1, -4)".format(CALLS.get("add_key")),
+    "keyring": f"call({CALLS.get('keyctl')}, 0, -4, 1)",
+    "namespace": f"call({CALLS.get('unshare')}, 0x10000000)",
+    "namespace of a child": f"call({CALLS.get('clone')}, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0)",
+    "namespace of files": f"call({CALLS.get('clone')}, 0x00020000 | signal.SIGCHLD, 0, 0, 0, 0)",
+    "faults": f"call({CALLS.get('userfaultfd')}, 1)",
+}
+ATTRIBUTES = {
+    "attribute": "os.setxattr(path, 'user.left', b'for the next run')",
+    "attribute of what is open": "os.setxattr(os.open(own, os.O_RDONLY), 'user.left', b'x')",
+    "attribute that goes": "os.removexattr(path, 'user.there')",
+}
+CHANGES = {
+    "mode": "os.chmod(path, 0o4777)",
+    "mode of what is open": "os.fchmod(os.open(own, os.O_RDONLY), 0o666)",
+    "mode by a call": "call(452, -100, buffer(path.encode()), 0o777, 0)",
+    "date": "os.utime(path, (11, 11))",
+    "date of what is open": "os.utime(os.open(own, os.O_RDONLY), (11, 11))",
+    "owner": "os.chown(path, 12345, 12345)",
+    "owner of a link": "os.lchown(path, 12345, 12345)",
+    "owner of what is open": "os.fchown(os.open(own, os.O_RDONLY), 12345, 12345)",
+}
+
+
+def test_a_file_outside_stays_as_it_is_and_nothing_is_left_behind(lab, tmp_path):
+    path = tmp_path / "outside.txt"
+    path.write_text("x", encoding="utf-8")
+    before = path.stat()
+    setup = f"path, own = {str(path)!r}, 'own.txt'\nopen(own, 'w').close()\nbefore = os.stat(own)\n"
+    same = {"own": "os.stat(own).st_ctime_ns == before.st_ctime_ns"}
+    found = evaluate(lab, {**OUTSIDE, **ATTRIBUTES, **CHANGES, **same}, setup)
+    wanted = {**dict.fromkeys(OUTSIDE, REFUSED), **dict.fromkeys(ATTRIBUTES, "OSError"), "own": "True"}
+    assert found == {**wanted, **dict.fromkeys(CHANGES, "None")}
+    after = path.stat()
+    assert (before.st_mode, before.st_uid, before.st_ctime_ns) == (after.st_mode, after.st_uid, after.st_ctime_ns)
+
+
+def test_files_can_be_copied_and_moved_with_all_that_belongs_to_them(lab):
+    setup = "import shutil, tarfile, tempfile, pathlib\nopen('one', 'w').write('x')\nos.makedirs('many/of')\n"
+    work = {
+        "copy": "shutil.copy('one', 'two')",
+        "copy with dates": "shutil.copy2('one', 'three')",
+        "tree": "shutil.copytree('many', 'more')",
+        "move": "shutil.move('three', 'many/three')",
+        "touch": "pathlib.Path('one').touch()",
+        "packed": "[t := tarfile.open('all.tar', 'w'), t.add('many'), t.close()][1]",
+        "unpacked": "tarfile.open('all.tar').extractall('out')",
+        "temporary": "tempfile.NamedTemporaryFile().close()",
+        "in place": "os.replace('two', 'one')",
+        "cp -a": "subprocess.run(['cp', '-a', 'many', 'same'], check=True).returncode",
+        "install": "subprocess.run(['install', '-m', '644', 'one', 'four'], check=True).returncode",
+    }
+    assert not {name: found for name, found in evaluate(lab, work, setup).items() if found.endswith("Error")}
+
+
+ANSWERS = {
+    syscalls.refused: seccomp._REFUSE,
+    syscalls.pretended: seccomp._PRETEND,
+    syscalls.unsupported: seccomp._UNSUPPORTED,
+    syscalls.unknown: seccomp._UNKNOWN,
+}
+HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
+
+
+@pytest.mark.parametrize("machine_", syscalls.MACHINES)
+def test_the_numbers_are_those_of_the_kernel(machine_):
+    header = Path(HEADERS[machine_])
+    if not header.exists():
+        pytest.skip(f"needs {header}")
+    lines = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text(encoding="utf-8"))
+    known = {name: int(number) for name, number in lines}
+    for those in (syscalls.chosen, *ANSWERS):
+        listed = those(machine_)
+        assert {name: known.get(name, number) for name, number in listed.items()} == listed
+        assert {"chmod", "chown", "utime"}.isdisjoint(listed) or machine_ == "x86_64"
+
+
+def answer(machine_, number, *arguments, network=False):
+    """Return what the filter of a worker with the id 77 says to a call, by doing what its instructions say."""
+    data = struct.pack("<iIQ6Q", number, seccomp._AUDITED[machine_], 0, *[*arguments, *[0] * 6][:6])
+    code, at, value = seccomp.program(machine_, 77, network=network), 0, 0
+    while True:
+        operation, hit, miss, operand = code[at]
+        if operation == seccomp._RETURN:
+            return operand
+        if operation == seccomp._LOAD:
+            value = struct.unpack_from("<I", data, operand)[0]
+            hit = miss = 0
+        true = {
+            seccomp._EQUAL: value == operand, seccomp._AT_LEAST: value >= operand, seccomp._ANY_BIT: value & operand,
+        }.get(operation)  # fmt: skip
+        at += 1 + (hit if true else miss)
+
+
+@pytest.mark.parametrize("machine_", syscalls.MACHINES)
+@pytest.mark.parametrize("network", [True, False])
+def test_each_call_is_answered_as_it_is_to_be(machine_, network):
+    ask = functools.partial(answer, machine_, network=network)
+    numbers = syscalls.chosen(machine_)
+    for those, wanted in ANSWERS.items():
+        assert {ask(number) for number in those(machine_).values()} == {wanted}
+    named = {number for those in (syscalls.chosen, *ANSWERS) for number in those(machine_).values()}
+    assert {ask(number) for number in range(500) if number not in named} == {seccomp._ALLOW}
+    assert ask(numbers["prlimit64"], 77) == seccomp._ALLOW
+    assert ask(numbers["prlimit64"], 78) == seccomp._REFUSE
+    threads = 0x3D0F00  # what a new thread shares with the one that makes it
+    assert ask(numbers["clone"], threads) == ask(numbers["clone"], signal.SIGCHLD) == seccomp._ALLOW
+    for bit in (17, 25, 26, 27, 28, 29, 30):
+        assert ask(numbers["clone"], signal.SIGCHLD | 1 << bit) == seccomp._REFUSE
+    assert ask(numbers["socket"], 2) == (seccomp._ALLOW if network else seccomp._REFUSE)
 
 
 def test_workers_are_not_told_to_pin_threads():
@@ -220,5 +341,5 @@ def test_workers_are_not_told_to_pin_threads():
 
 
 def test_an_unknown_machine_is_reported_as_unprotected(monkeypatch):
-    monkeypatch.setattr(seccomp, "_MACHINES", {})
+    monkeypatch.setattr(seccomp, "_AUDITED", {})
     assert seccomp.restrict(1, network=False) is False
