@@ -15,8 +15,12 @@ SOLUTIONS, REFERENCES = "solutions", "references"  # the parts of the cache
 
 
 def cache_folder() -> Path:
-    """Return the folder under which compiled kernels outlive a run: `$XDG_CACHE_HOME/pytest-flashinfer`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pytest-flashinfer"
+    """Return the folder under which compiled kernels outlive a run: `$XDG_CACHE_HOME/pytest-flashinfer`.
+
+    A relative path is no place, says the XDG Base Directory Specification: processes lie in folders of their own.
+    """
+    given = Path(os.environ.get("XDG_CACHE_HOME", "")).expanduser()
+    return (given if given.is_absolute() else Path("~/.cache").expanduser()) / "pytest-flashinfer"
 
 
 def make_cache() -> None:

@@ -2,10 +2,12 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from pytest_flashinfer import processes
+from pytest_flashinfer.worker import request
 
 from .repository import GOOD
 
@@ -66,6 +68,13 @@ def test_a_cache_that_others_may_write_to_only(repository, kernels, monkeypatch)
     result = kernels()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: *cache/pytest-flashinfer/solutions: Permission denied: set XDG_CACHE_HOME *"])
+
+
+@pytest.mark.parametrize(("given", "base"), [("/c", "/c"), ("~/c", "/h/c"), ("c", None), ("./c", None), ("", None)])
+def test_a_relative_place_for_compiled_kernels_is_none(monkeypatch, given, base):
+    monkeypatch.setenv("HOME", "/h")
+    monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert request.cache_folder() == Path(base or "/h/.cache") / "pytest-flashinfer"
 
 
 def test_a_user_without_a_home(monkeypatch):
