@@ -218,6 +218,9 @@ class FlashInferPlugin:
             if not getattr(failure, "built", True):
                 item.user_properties.append(("fib_unbuilt", verdict.status))
         report = yield
+        benchmark = getattr(item, "funcargs", {}).get("benchmark")
+        if benchmark is not None and (self.session.lists_only or (report.failed and report.when == "call")):
+            benchmark.skipped = True  # pytest-benchmark would warn of a fixture that nobody came to use
         if report.failed:
             self._explain(item, report)
         if self.tracer is not None:
@@ -226,9 +229,6 @@ class FlashInferPlugin:
 
     def _explain(self, item: pytest.Item, report: pytest.TestReport) -> None:
         """Say in the properties of a failed report which line of the solution it is about."""
-        benchmark = getattr(item, "funcargs", {}).get("benchmark")
-        if benchmark is not None and report.when == "call":
-            benchmark.skipped = True  # pytest-benchmark would warn of a fixture that a wrong kernel never got to use
         from pytest_flashinfer import sources
 
         place = sources.blamed(item, report.longreprtext)

@@ -68,6 +68,12 @@ def test_collect_only_runs_nothing(mixed, kernels):
     )
 
 
+def test_what_only_sets_up_says_nothing_of_timings_that_were_not_made(mixed, kernels):
+    result = kernels("-k", "test_speed", "--setup-only", "-W", "error")
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*Warning*")
+
+
 def test_setup_plan_runs_nothing(mixed, kernels):
     result = kernels(*CORRECT, "--setup-plan")
     assert result.ret == 0
