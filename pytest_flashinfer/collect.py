@@ -222,12 +222,7 @@ class KernelItem(pytest.Function):
     def _replay(self, seed: int | None = None) -> str:
         """Return the line with the command that fails as this item did; `seed` is that of an earlier run, if any."""
         seed = self.config.stash[SESSION].options.seed if seed is None else seed
-        return f"\n{REPLAY}{replay(self.config, self._address, seed)}"
-
-    @property
-    def _address(self) -> str:
-        """The id with a path that leads there from the current folder; pytest's own may start somewhere else."""
-        return f"{from_here(self.config, self.path)}::{self.name}"
+        return f"\n{REPLAY}{replay(self.config, self.path, self.name, seed)}"
 
     def _source(self, text: str) -> str:
         """Return a line that says where in its author's files the solution is wrong, as far as a failure tells."""

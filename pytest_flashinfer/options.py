@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 from dataclasses import dataclass, fields
@@ -15,6 +16,7 @@ from pytest_flashinfer.data.files import enter, reason_of
 from pytest_flashinfer.data.nearest import none_of
 from pytest_flashinfer.declarations import DECLARATIONS
 from pytest_flashinfer.dormant import from_ini, from_line
+from pytest_flashinfer.here import from_here
 from pytest_flashinfer.values import Unreadable
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Options:
     ini_threshold: tuple[str, ...]
 
 
+_ID = re.compile(r"\[|::")  # where pytest takes a path to end and the name of an item to begin
 REPLAY = "  replay: "  # begins the line of a failure that has its command
 
 
@@ -97,9 +100,14 @@ def read(config: pytest.Config) -> Options:
     return Options(**{field.name: values[field.name] for field in fields(Options)})
 
 
-def replay(config: pytest.Config, node_id: str, seed: int) -> str:
-    """Return the command that runs one item again with the inputs of a seed and the options that matter to it."""
-    words = ["pytest", node_id]
+def replay(config: pytest.Config, file: Path, item: str, seed: int) -> str:
+    """Return the command that runs one item again with the inputs of a seed and the options that matter to it.
+
+    Its path leads there from the current folder; that of pytest's own ids may start somewhere else.
+    """
+    places = [from_here(config, path) for path in (file, *file.parents)]
+    place = next(each for each in places if not _ID.search(each))
+    words = ["pytest", f"{place}::{item}"] if place == places[0] else ["pytest", place, "-k", item]
     for option in DECLARATIONS:
         given = from_line(config, option)
         if given is not None and option.replayed and option.dest != "seed":

@@ -226,6 +226,19 @@ def test_a_failure_is_replayed_from_where_it_was_seen(pytester, repository, kern
     again.assert_outcomes(failed=1)
 
 
+@pytest.mark.parametrize("file", ["elementwise/a::b", "elementwise/c[1]", "d[2]/plain"])
+def test_a_failure_in_a_file_whose_name_pytest_cannot_be_told_is_replayed_by_its_folder(pytester, repository, file):
+    folder, _, stem = file.partition("/")
+    repository.define(name="scale_other", folder=folder, stem=stem, reference="def run(x, w):\n    return x * w + 2\n")
+    repository.sizes(4, name="scale_other", folder="elementwise")
+    repository.solve("wrong", of="scale_other")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--fib-device=cpu", "-k", "test_correct")
+    [line] = [line for line in result.outlines if line.strip().startswith("replay: ")]
+    again = pytester.runpytest_inprocess(*shlex.split(line.partition("replay: ")[2])[1:])
+    assert again.parseoutcomes()["failed"] == 1
+    again.stdout.fnmatch_lines(["INCORRECT_NUMERICAL: y*"])
+
+
 def test_a_failure_takes_one_line_of_the_summary_in_ci_as_well(repository, kernels, monkeypatch):
     """There pytest cuts nothing, and a message of ten lines would stand there again."""
     monkeypatch.setenv("CI", "true")
