@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.data.source import (
     BrokenSource,
+    Function,
     Signature,
     bound_names,
     functions,
@@ -14,6 +15,7 @@ from pytest_flashinfer.data.source import (
     parse_python,
     signature,
 )
+from pytest_flashinfer.data.untouched import is_untouched, values_returned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,13 +95,41 @@ def parameters_are_named_alike(definition: Definition) -> Iterator[Finding]:
             yield ("reference",), f"{entry} takes {name!r}, the input is called {other!r}: is that meant?", "warning"
 
 
+def written_outputs_are_written(definition: Definition) -> Iterator[Finding]:
+    """Demand that the reference returns what is written into an input, or may at least write it there."""
+    inputs, outputs, function = [*definition.inputs], definition.outputs, _entry(definition)
+    params = {name: spec.param for name, spec in outputs.items() if spec.param in inputs}
+    if function is None or not params:
+        return
+    taken, count = signature(function), values_returned(function)
+    if definition.reference_style == "destination":
+        count = 0
+    if count is None or count >= len(outputs) or taken.varargs or taken.kwargs:
+        return
+    by_place = dict(zip(inputs, taken.positional, strict=False))
+    read = params if count == len(outputs) - len(params) else [*outputs][count:]
+    for name in read:
+        param = params.get(name)
+        own = None if param is None else param if definition.form == DUMP else by_place.get(param)
+        if own in taken.positional and is_untouched(function, own):
+            message = f"{definition.entry} returns {count} of {len(outputs)} outputs and never changes {own!r}"
+            todo = f"which is where {name!r} is read from: return {name!r} too, or write it, as {own}.copy_(...)"
+            yield ("reference",), f"{message}, {todo}", "fault" if definition.form != DUMP else "warning"
+
+
 def _taken(definition: Definition) -> Signature | None:
     """Return the parameters of the entry, where the text of its function is sure to tell them."""
+    function = _entry(definition)
+    return None if function is None else signature(function)
+
+
+def _entry(definition: Definition) -> Function | None:
+    """Return the entry's function, where it is sure to be what is called."""
     tree = parse_python(definition.reference) if definition.reference is not None else None
     if tree is None or isinstance(tree, BrokenSource):
         return None
     function = functions(tree).get(definition.entry)
-    return signature(function) if function is not None and is_as_written(tree, function) else None
+    return function if function is not None and is_as_written(tree, function) else None
 
 
 def _by_name(taken: Signature, inputs: list[str], entry: str) -> str | None:
@@ -129,4 +159,5 @@ REFERENCE_RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     reference_has_its_entry,
     reference_takes_the_inputs,
     parameters_are_named_alike,
+    written_outputs_are_written,
 )

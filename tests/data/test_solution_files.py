@@ -271,7 +271,7 @@ def test_what_never_ends_by_itself_is_no_destination_style(tmp_path, body):
     ("text", "message"),
     [
         ("def run(x): pass\n", 'no module-level definition = "<name>"'),
-        ("x = 1\ndefinition = 3\n", "mine.py:2: definition must be one plain string, the name of a definition; it is 3"),
+        ("x = 1\ndefinition = 3\n", "mine.py:2: definition must be one plain string, the name"),
         ('"""Mine."""\ndefinition = ["a", "b"]\n', "mine.py:2: definition must be one plain string"),
         ('n = 8\ndefinition: str = f"a_h{n}"\n', "mine.py:2: definition must be one plain string"),
         ("definition = NAMES[0]\n", "mine.py:1: definition must be one plain string"),
