@@ -34,7 +34,8 @@ _NAMES = {
         constant_pad_nd unfold embedding detach lift_fresh lift alias diagonal diag_embed repeat_interleave movedim
         nan_to_num threshold hardtanh select_scatter slice_scatter view_as_real view_as_complex lerp_none triu_indices
         isnan isinf narrow swapaxes
-        expand_as view_as resize set resolve_conj resolve_neg positive unsafe_split unsafe_chunk take_along_dim
+        expand_as view_as resize set _conj _neg_view conj_physical resolve_conj resolve_neg
+        positive unsafe_split unsafe_chunk take_along_dim
         block_diag meshgrid max_pool2d_with_indices pixel_shuffle _pin_memory pin_memory to_dense diag copysign ldexp
         frexp is_same_size _local_scalar_dense equal""",
     Kind.ELEMENT: """add sub rsub mul div true_divide reciprocal square addcmul addcdiv lerp add_relu hypot prod cumprod
@@ -64,7 +65,7 @@ class Op:
     composite: bool
     selects: bool
     bits: bool  # views the bits as another dtype
-    simple: bool  # moves values, and neither writes, nor casts, nor makes any
+    simple: bool  # moves values, and neither writes, nor casts, nor makes any, as an infinity's finite neighbour
     draws: bool  # at random: which numbers come depends on the dtype
 
 
@@ -103,7 +104,7 @@ def _describe(func: Any) -> Op:
         composite=composite,
         selects=base in _TIES,
         bits=bits,
-        simple=kind is Kind.MOVE and not (writes or composite or casts or bits or draws),
+        simple=kind is Kind.MOVE and not (writes or composite or casts or bits or draws or base == "nan_to_num"),
         draws=draws,
     )
 

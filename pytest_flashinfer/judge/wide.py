@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,9 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_flashinfer.data.raised import told
 
+from .apart import is_several, take_apart
 from .attention import plain_attention, safe_softmax
+from .complex_numbers import MAKES, by_parts, has_complex, has_rule
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
+from .stream import draw, dropped, kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +40,7 @@ class Step:
     `plain`: only moves wide tensors, so that nothing is to be done around it. `apart`: a sum whose terms a kernel may
     multiply one by one. `eight`: products of 8-bit values. `settled`: positions of arguments that no rounding before
     this one can change. `exact`: of arguments in `low`, by position, and of what is added up (`SUMMED`), which values
-    16 bits hold as they are, where these are many.
+    16 bits hold as they are, where these are many. `decay`: how far exponents of decays add up.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Step:
     eight: bool = False
     settled: tuple[int, ...] = ()
     exact: dict[int, torch.Tensor] = field(default_factory=dict)
+    decay: float = 0.0
 
 
 class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -89,19 +94,12 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         """Run one operation wide."""
         kwargs = kwargs or {}
         op = describe(func)
-        if op.composite:
+        steps = self._steps(func, op, args, kwargs)
+        if steps is not None:
             with self:
-                result = func.decompose(*args, **kwargs)
+                result = steps()
             if result is not NotImplemented:
                 return result
-        if op.name.startswith("_scaled_dot_product"):
-            with self:
-                return plain_attention(op.name, args, kwargs)
-        if op.name == "_safe_softmax":
-            with self:
-                return safe_softmax(*args, **kwargs)
-        if op.name == "native_dropout":
-            return self._drop(func, *args)
         self.widened = False
         for place in op.writes:
             target = kwargs.get("out") if place < 0 else args[place] if place < len(args) else None
@@ -109,44 +107,46 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
                 raise LiftError(f"{op.name} writes into a tensor that was made outside the reference")
         return self._run(func, op, [self._widen(arg) for arg in args], kwargs)
 
+    @staticmethod
+    def _steps(func: Any, op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
+        """Return what runs an operation as the simpler ones that it stands for; `None` where it is one of these."""
+        if op.composite:
+            return partial(func.decompose, *args, **kwargs)
+        if op.name.startswith("_scaled_dot_product"):
+            return partial(plain_attention, op.name, args, kwargs)
+        if op.name == "_safe_softmax":
+            return partial(safe_softmax, *args, **kwargs)
+        if op.name == "native_dropout":
+            return partial(dropped, args[0], *kept(func, *args))
+        if op.name in MAKES or has_complex(args):
+            if has_rule(op.name, kwargs):
+                return partial(by_parts, func, op.name, args)
+            if op.kind not in (Kind.MOVE, Kind.COMPARE):
+                raise LiftError(f"{op.name} of complex numbers")
+        return partial(take_apart, func, op.name, args, kwargs) if is_several(op.name, args, kwargs) else None
+
     def _run(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
         asked = kwargs.get("dtype") if op.draws else self._retarget(op, values, kwargs)
         step = self.before(func, op, values, asked)
         if op.draws:
-            result = self._draw(func, op, values, kwargs)
+            with wide_default(self.default):
+                result = draw(func, ["out" if place < 0 else place for place in op.writes], values, kwargs)
         elif op.name == "_to_copy" and isinstance(values[0], Lifted) and kwargs.get("dtype") is self.wide:
             result = func(values[0], **kwargs) if "device" in kwargs else torch.Tensor.clone(values[0])
         else:
             result = func(*values, **kwargs)
         return self._finish(op, step, values, result)
 
-    def _draw(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Draw in the dtype that the reference draws in: torch draws other numbers in another one."""
-        given: dict[Any, Any] = {**dict(enumerate(values)), **kwargs}
-        plain = {key: natively(each) for key, each in given.items()}
-        written = ["out" if place < 0 else place for place in op.writes]
-        for key in written:  # what comes depends on the strides as well
-            target = given[key]
-            laid = torch.empty_strided(target.shape, target.stride(), dtype=target.dtype, device=target.device)
-            plain[key] = laid.copy_(plain[key])
-        with wide_default(self.default):
-            result = func(*(plain[place] for place in range(len(values))), **{key: plain[key] for key in kwargs})
-        for key in written:
-            given[key].copy_(plain[key])
-            result = given[key] if result is plain[key] else result
-        return result
-
-    def _drop(self, func: Any, x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: FBT001
-        """Drop the values that the reference drops, and scale the others up."""
-        kept: torch.Tensor = func(natively(x), p, train)[1]
-        with self:
-            return x * kept * (1.0 if train is False else 0.0 if p == 1 else 1 / (1 - p)), kept
-
     def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
         if isinstance(result, torch.Tensor):
             if not isinstance(result, Lifted) and not result.is_floating_point():
+                if result.is_complex() and op.kind is not Kind.MOVE:
+                    raise LiftError(f"{op.name} of complex numbers")
                 return result
-            return self.after(step, values, result, bool(op.writes))
+            found = self.after(step, values, result, bool(op.writes))
+            if op.name == "view_as_real" and isinstance(found, Lifted):
+                found.clean = False  # complex numbers do not tell what they come from
+            return found
         if isinstance(result, (list, tuple)):
             done = [self._finish(op, step, values, item) for item in result]
             return type(result)(done) if type(result) in (list, tuple) else type(result)(*done)
@@ -177,12 +177,9 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
                 values[place], asked = self.wide, value
         if isinstance(kwargs.get("dtype"), torch.dtype) and kwargs["dtype"].is_floating_point:
             kwargs["dtype"] = self.wide
+        if isinstance(kwargs.get("dtype"), torch.dtype) and kwargs["dtype"].is_complex:
+            kwargs["dtype"], asked = self.wide.to_complex(), None
         return asked
-
-
-def natively(value: Any) -> Any:
-    """Return a wide tensor as the reference would have it; anything else as it is."""
-    return value.as_subclass(torch.Tensor).to(value.declared) if isinstance(value, Lifted) else value
 
 
 @contextmanager
