@@ -216,13 +216,22 @@ class KernelItem(pytest.Function):
         if callable(text):
             said = text()
             seed = getattr(excinfo.value, "seed", None)
-            return self._shown(excinfo, f"{said}{self._source(said)}{self._replay(seed)}")
+            return self._shown(excinfo, f"{said}{self._advice(said)}{self._source(said)}{self._replay(seed)}")
         return super().repr_failure(excinfo)
 
     def _replay(self, seed: int | None = None) -> str:
         """Return the line with the command that fails as this item did; `seed` is that of an earlier run, if any."""
         seed = self.config.stash[SESSION].options.seed if seed is None else seed
         return f"\n{REPLAY}{replay(self.config, self.path, self.name, seed)}"
+
+    def _advice(self, text: str) -> str:
+        """Return lines on what a solution's entry function, as it is written, has to do with a failure."""
+        from pytest_flashinfer.advice import advice
+
+        file = self.getparent(DefinitionFile)
+        if file is None or file.definition is None or "solution" not in self.fixturenames:
+            return ""
+        return advice(file.solutions[str(self.callspec.params["solution"])].solution, file.definition, text)
 
     def _source(self, text: str) -> str:
         """Return a line that says where in its author's files the solution is wrong, as far as a failure tells."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.source import BrokenSource, functions, is_as_written, parse_python, signature
@@ -11,9 +11,9 @@ from pytest_flashinfer.data.source import BrokenSource, functions, is_as_written
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_flashinfer.data.faults import Loaded
+    from pytest_flashinfer.data.faults import FaultKind, Loaded
     from pytest_flashinfer.data.model import Definition, Solution, SourceFile
-    from pytest_flashinfer.data.source import Signature
+    from pytest_flashinfer.data.source import Function, Signature
 
 _STYLE = "destination_passing_style"
 COMPILED = ("cuda", "cpp", "cutlass")
@@ -26,6 +26,7 @@ _LOADS = (
 def check_entry(loaded: Loaded[Solution], definition: Definition) -> Iterator[Fault]:
     """Yield what building a solution would stumble over: parameters by number, and a language that its sources are not.
 
+    Parameters in another order, by their names, are only warned of: the call is by position, and names are free.
     An entry that may be another function than its text, decorated or bound once more, is let pass.
     """
     solution = loaded.value
@@ -35,16 +36,34 @@ def check_entry(loaded: Loaded[Solution], definition: Definition) -> Iterator[Fa
     if solution.language in COMPILED and not any(map(_may_compile, solution.sources)):
         message = f"language is {solution.language!r}, and nothing in the sources compiles any: write 'python'"
         yield loaded.fault(("spec", "language"), message, "warning")
-    tree = parse_python(entry.content)
-    function = None if isinstance(tree, BrokenSource) else functions(tree).get(solution.entry_function)
-    if function is None or isinstance(tree, BrokenSource) or not is_as_written(tree, function):
+    function = written_entry(solution)
+    if function is None:
         return
-    problem = _problem(solution, signature(function), definition)
-    if problem and solution.module:
-        yield Fault(loaded.path, function.lineno, "", f"{function.name} {problem}")
-    elif problem:
-        message = f"{entry.path}:{function.lineno}: {function.name} {problem}"
-        yield loaded.fault(("spec", "entry_point"), message)
+    problem, order = _problem(solution, signature(function), definition), other_order(solution, function, definition)
+    said, kind = problem or order, cast("FaultKind", "fault" if problem else "warning")
+    if said and solution.module:
+        yield Fault(loaded.path, function.lineno, "", f"{function.name} {said}", kind=kind)
+    elif said:
+        message = f"{entry.path}:{function.lineno}: {function.name} {said}"
+        yield loaded.fault(("spec", "entry_point"), message, kind)
+
+
+def written_entry(solution: Solution) -> Function | None:
+    """Return the entry function of a solution in Python, where its text is sure to be what is called."""
+    entry = _entry(solution)
+    tree = None if entry is None else parse_python(entry.content)
+    if tree is None or isinstance(tree, BrokenSource):
+        return None
+    function = functions(tree).get(solution.entry_function)
+    return function if function is not None and is_as_written(tree, function) else None
+
+
+def other_order(solution: Solution, function: Function, definition: Definition) -> str | None:
+    """Say that parameters have names of what is given to others: who wrote them may think of a call by name."""
+    taken, needed = signature(function).positional, _given(solution, definition)
+    if all(name == other or name not in needed for name, other in zip(taken, needed, strict=False)):
+        return None
+    return f"takes {', '.join(taken)}; the definition's order is {', '.join(needed)}, by position: is that meant?"
 
 
 def _entry(solution: Solution) -> SourceFile | None:
@@ -60,9 +79,7 @@ def _may_compile(source: SourceFile) -> bool:
 
 def _problem(solution: Solution, taken: Signature, definition: Definition) -> str | None:
     """Say why a call by position fails, as building the solution would."""
-    inputs = list(definition.inputs)
-    fresh = [name for name, spec in definition.outputs.items() if spec.param not in definition.inputs]
-    needed = [*inputs, *fresh] if solution.destination_passing else inputs
+    inputs, fresh, needed = list(definition.inputs), _fresh(definition), _given(solution, definition)
     if taken.keyword_only:
         return f"takes {', '.join(taken.keyword_only)} by keyword only: arguments are given by position"
     if _takes(taken, len(needed)):
@@ -70,6 +87,15 @@ def _problem(solution: Solution, taken: Signature, definition: Definition) -> st
     said = f"takes {', '.join(taken.positional) or 'nothing'}; it is given {', '.join(needed)}"
     other = [*inputs, *fresh] if not solution.destination_passing else inputs
     return f"{said}{_hint(solution, fits=_takes(taken, len(other)), fresh=fresh)}"
+
+
+def _given(solution: Solution, definition: Definition) -> list[str]:
+    """Return what an entry is called with, in that order."""
+    return [*definition.inputs, *(_fresh(definition) if solution.destination_passing else ())]
+
+
+def _fresh(definition: Definition) -> list[str]:
+    return [name for name, spec in definition.outputs.items() if spec.param not in definition.inputs]
 
 
 def _takes(taken: Signature, count: int) -> bool:

@@ -7,6 +7,8 @@ import pytest
 
 from pytest_flashinfer.data import workload_files
 from pytest_flashinfer.data.dataset import DataSet
+from pytest_flashinfer.data.entry_rules import check_entry
+from pytest_flashinfer.data.load import load_definition, load_solution
 from tests.data import samples
 
 
@@ -282,6 +284,25 @@ def test_parameters_that_do_not_fit_are_told_before_anything_is_built(tmp_path, 
 )
 def test_what_may_fit_is_let_pass(tmp_path, source):
     assert told_of(tmp_path, "solution.json", entry(source)) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "destination", "said"),
+    [
+        ("w, x", False, "run takes w, x; the definition's order is x, w, by position: is that meant?"),
+        ("y, x, w", True, "run takes y, x, w; the definition's order is x, w, y, by position: is that meant?"),
+        ("a, x", False, "run takes a, x; the definition's order is x, w, by position: is that meant?"),
+        ("x, w, y=None", False, None),
+        ("a, b, c", True, None),
+        ("x, *rest", True, None),
+    ],
+)
+def test_names_of_parameters_in_another_order_are_warned_of(tmp_path, parameters, destination, said):
+    source = f"def run({parameters}):\n    return 1\n"
+    path = samples.write(tmp_path / "mine.json", entry(source, destination=destination))
+    definition = load_definition(samples.write(tmp_path / "scale_add_h8.json", samples.BASE)).value
+    found = [(fault.kind, fault.message) for fault in check_entry(load_solution(path), definition)]
+    assert found == ([] if said is None else [("warning", f"main.py:1: {said}")])
 
 
 def test_a_module_is_told_at_the_line_of_its_function(tmp_path):

@@ -20,6 +20,9 @@ FILES = {
     "norun.py": f"{HEAD}def go(x, w):\n    return x * w + 1\n",
     "uses.py": f"import legacy\n\n{HEAD}def run(x, w):\n    return legacy.f(x, w)\n",
     "legacy.py": "def f(x, w):\n    return x * w + 1\n",
+    "ignored.py": f"destination_passing_style = True\n{HEAD}def run(x, w, y):\n    y = x * w + 1\n    return y\n",
+    "partly.py": f"destination_passing_style = True\n{HEAD}def run(x, w, y):\n    y[1:] = x[1:] * w + 1\n    return y\n",
+    "order.py": f"{HEAD}def run(w, x):\n    return w * x[:, None] + 1\n",
     "kit/config.toml": KIT,
     "kit/main.py": "def run(x, w):\n    return x * w + 1\n",
 }
@@ -47,6 +50,19 @@ def test_the_author_is_told_in_the_terms_of_the_file(run, name):
     assert case.properties["status"] == "COMPILE_ERROR"
     assert TOLD[name] in case.text
     assert "see entry_point" not in case.text
+
+
+def test_what_run_returns_in_vain_is_told_where_nothing_was_written(run):
+    said = "\n  run returns a value, which is ignored: with destination_passing_style = True results are written into the"
+    assert said in run["test_correct[ignored-"].text
+    assert "which is ignored" not in run["test_correct[partly-"].text
+
+
+def test_parameters_that_have_the_names_of_others_are_told_of(run):
+    said = "run takes w, x; the definition's order is x, w, by position: is that meant?"
+    assert f"\n  {said}\n" in run["test_correct[order-"].text
+    assert f"solutions/order.py:4: {said}" in run.output
+    assert "order is" not in run["test_correct[partly-"].text
 
 
 def test_a_folder_whose_entry_is_not_there_is_shown_at_the_same_line_by_both_checks(run):
