@@ -114,12 +114,14 @@ class Growth:
     def by_axis(self, sizes: Mapping[str, int]) -> float:
         """Return what a case takes: a loop over one axis may be slower than another.
 
-        Where others that count are larger than they were in the case that tells, it takes as many times as long.
+        Where others that count are larger than they were in the case that tells, it takes as many times as long, but no
+        longer than its volume takes: what a small case took had other reasons than its sizes.
         """
         name, size = largest(sizes)
         rate, others = self._axes.get(name) or min(self._axes.values(), key=lambda known: known[0], default=(0.0, {}))
         more = [n / max(1, others.get(each, 1)) for each, n in sizes.items() if self.dense and each != name]
-        return rate * size * math.prod(max(1.0, times) for times in more)
+        alone = rate * size
+        return min(alone * math.prod(max(1.0, times) for times in more), max(alone, self.by_volume(sizes)))
 
     def by_volume(self, sizes: Mapping[str, int]) -> float:
         """Return what a case takes of which several sizes may be large."""

@@ -25,8 +25,8 @@ Lengths = tuple[tuple[int, int], ...]  # with the rows that go with them, as que
 # Where these are drawn from: well past the bounds that kernels fix, for one element of many that is left out changes
 # little, and odd, for whole numbers of tiles hide tails. First those that tell most.
 _LENGTHS: Final[tuple[tuple[Range, Range], ...]] = (
-    ((131, 173), (1, 1)), ((259, 363), (33, 41)), ((1027, 1471), (1, 1)), ((65, 77), (17, 23)), ((515, 729), (33, 41)),
-    ((131, 173), (65, 77)), ((259, 363), (1, 1)), ((515, 729), (1, 1)),
+    ((137, 167), (1, 1)), ((265, 355), (33, 41)), ((1063, 1421), (1, 1)), ((67, 77), (17, 23)), ((531, 709), (33, 41)),
+    ((137, 167), (65, 77)), ((265, 355), (1, 1)), ((531, 709), (1, 1)),
 )  # fmt: skip
 _ROWS: Final = (9, 4, 2)  # of inner axes of dense tensors where several rows are wanted; else the last
 _AT_ONCE: Final = ((33, 39), (17, 21))

@@ -15,7 +15,7 @@ _KNOWN: Final = frozenset((*SIZES, *MORE_SIZES))
 _TILES: Final = (4, 8, 16, 32, 64, 128)  # kernels have branches for whole numbers of these
 _WHOLE: Final = 0.5  # how often a size is one
 _TRIES: Final = 8
-_REPLACED: Final = 3  # one in so many of the later sizes gives way to a drawn one
+_KEPT: Final = 14  # of the later sizes, of which the others give way to drawn ones
 # The parts of the drawn ones: each is half as large again as the one before.
 _PARTS: Final = ((19, 30), (34, 50), (51, 80), (81, 126), (132, 254), (258, 510), (514, 1022))
 _EARLY: Final[dict[int, Range]] = {17: (19, 62), 67: (68, 254)}  # by the size that they come after
@@ -53,5 +53,5 @@ def early_sizes() -> tuple[int | Range, ...]:
 
 def later_sizes(rng: Random) -> tuple[int | Range, ...]:
     """Return the others, ascending: each time other ones of those that are known, and ranges in place of the rest."""
-    kept = rng.sample(MORE_SIZES, len(MORE_SIZES) - len(MORE_SIZES) // _REPLACED - 1)
+    kept = rng.sample(MORE_SIZES, _KEPT)
     return tuple(sorted((*kept, *_PARTS), key=lambda each: each if isinstance(each, int) else each[0]))

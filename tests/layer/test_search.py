@@ -413,7 +413,15 @@ def test_of_dense_sizes_all_count():
     assert growth.by_axis({"batch": 20, "keys": 300}) == pytest.approx(60)
     growth.note({"batch": 16, "keys": 8}, 1.6)
     assert growth.by_axis({"batch": 32, "keys": 4}) == pytest.approx(3.2)
-    assert growth.by_axis({"batch": 32, "keys": 16}) == pytest.approx(6.4)
+    assert growth.by_axis({"batch": 32, "keys": 12}) == pytest.approx(3.84)
+
+
+def test_several_sizes_take_no_longer_than_their_volume_unless_the_largest_alone_does():
+    growth = Growth(dense=True)
+    growth.note({"batch": 5, "queries": 5, "keys": 5}, 0.1)
+    growth.note({"batch": 1, "queries": 2, "keys": 150}, 0.3)
+    assert growth.by_axis({"batch": 4, "queries": 40, "keys": 50}) == pytest.approx(6.4)
+    assert growth.by_axis({"batch": 1, "queries": 1, "keys": 4000}) == pytest.approx(8)
 
 
 def test_of_sequences_and_all_their_tokens_only_one_counts():
