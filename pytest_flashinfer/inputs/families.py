@@ -9,6 +9,7 @@ from typing import Final
 
 import torch
 
+from pytest_flashinfer.inputs import patterns
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 
 _CHUNK: Final = 1 << 24  # elements that are made at a time where more memory than their own is needed
@@ -28,7 +29,12 @@ class Draw:
     own: torch.Generator
     rows: torch.Generator
     limit: float  # log2 of the largest finite value of the tensor's dtype
-    alike: int = 1  # rows of an entry of the first axis
+    shape: tuple[int, ...] = ()  # of the rows
+
+    @property
+    def alike(self) -> int:
+        """How many rows an entry of the first axis has."""
+        return math.prod(self.shape[1:])
 
 
 Fill = Callable[[torch.Tensor, Draw], None]
@@ -221,6 +227,10 @@ FAMILIES: Final[dict[str, Fill]] = {
     "sunken": _sunken,
     "rising": _rising,
     "sparse": _sparse,
+    "sorted": patterns.sorted_rows,
+    "equal": patterns.equal,
+    "half_zero": patterns.half_zero,
+    "repeated": patterns.repeated,
     "tiny": _tiny,
     "large": _large,
     "offset": _offset,
@@ -246,7 +256,7 @@ def fill(x: torch.Tensor, family: str, own: torch.Generator, rows: torch.Generat
         return
     room = 4 if x.dtype in FLOAT8 else 0  # they are clamped
     flat = x.view(-1, x.shape[-1]) if x.dim() > 1 else x.view(-1, 1)
-    draw = Draw(own, rows, math.log2(largest(x.dtype)) + room, len(flat) // x.shape[0])
+    draw = Draw(own, rows, math.log2(largest(x.dtype)) + room, tuple(x.shape[:-1]) or (len(flat),))
     if x.dtype not in FLOAT8 and (family == "normal" or x.numel() <= _CHUNK):
         FAMILIES[family](flat, draw)
         return

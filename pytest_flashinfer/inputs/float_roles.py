@@ -29,6 +29,8 @@ def _recurrence(s: Subject) -> Role | None:
     kind: str | None = None
     if s.named(r"^a_?log$"):
         kind = "a_log"
+    elif s.named(r"^(dt|delta|time_?steps?)$"):
+        kind = "time_step"
     elif s.name == "A":  # the state matrix; `a` is a projection
         kind = "negative"
     elif s.named(rf"^(g|gk|gv|gate|log_?(g|gate|decay|alpha)){_KEPT}$"):
@@ -74,6 +76,8 @@ def _sums_to_one(s: Subject) -> bool:
 def _sampling(s: Subject) -> Role | None:
     if s.named(r"prob") or s.told(r"probabilit(y|ies)( distribution|\b.*after softmax)|after softmax"):
         return Role("probs") if len(s.dims) > 1 else None
+    if s.contract.definition.op_type == "sampling" and s.named(r"logits") and len(s.dims) > 1:
+        return Role("logits")
     for kind in ("temperature", "top_p", "min_p"):
         if s.named(kind):
             return Role(kind)
@@ -140,7 +144,7 @@ _FLOATS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
     _scratch, _tables, _recurrence, _sampling, _scales, _weights,
 )  # fmt: skip
 # Roles whose values a family decides; the others keep to the range that gives them their meaning.
-FREE: Final = frozenset({"data", "unit", "probs"})
+FREE: Final = frozenset({"data", "unit", "probs", "logits"})
 ROTARY: Final = frozenset({"cos_sin", "cos", "sin"})
 _LEAST_BASE: Final = 100.0  # of frequencies; a smaller one is a logarithm's
 _BASE: Final = re.compile(r"(?:theta|base)\b\D{0,12}(\d[\d,_]*(?:\.\d+)?(?:e\d+)?)|\b(10[,_]?000|1e4)\b", re.IGNORECASE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs.dtypes import largest
+from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,8 @@ _ROWS: Final = 0.25  # of a weight that are large
 _LARGE: Final = (3.0, 9.0)  # log2 of a factor for these
 # Families without large values, where a weight has room for some, and those with large ones, where scales are small.
 _QUIET: Final = frozenset({"zero_rows", "sparse", "tiny", "ties"})
+_WITH_EMPTY: Final = frozenset({"sparse", "half_zero"})  # families in which a weight has rows of zeros
+_EMPTY: Final = 0.1  # of these, and one more
 _LOUD: Final = frozenset(
     {"large", "huge", "big_row", "outliers", "offset", "negative", "opposed", "far_below", "peaks", "constant_rows"}
 )
@@ -64,6 +66,7 @@ _WIDER: Final[dict[str, _Fill]] = {
     "temperature": _spread(-4, 2),
     "a_log": lambda x, generator: _uniform(x, -4, 3, generator),
     "negative": _spread(-6, 4, -1),
+    "time_step": lambda x, generator: _normal(x, 1, 5, generator),  # some beyond 88, where an exponential is infinite
     "log_decay": _spread(-10, 2, -1),  # a chunk's decay has to stay one whose inverse is finite
     "strong_log_decay": _spread(-10, 8, -1),  # said to forget all that was before
     "decay": lambda x, generator: _uniform(x, 0.001, 1.05, generator).clamp_(max=1),  # its logarithm is finite
@@ -89,3 +92,14 @@ def enlarge_rows(x: torch.Tensor, family: str, generator: torch.Generator) -> No
     flat = x.view(-1, x.shape[-1])
     factors, chosen = _uniform(flat[:, :1], *_LARGE, generator).exp2_(), _uniform(flat[:, :1], 0, 1, generator) < _ROWS
     flat.mul_(torch.where(chosen, factors, 1.0).to(x.dtype))
+
+
+def empty_rows(x: torch.Tensor, family: str, generator: torch.Generator) -> None:
+    """Make some rows of a weight, and one of its columns, zero in place, if the family is about zeros."""
+    if family not in _WITH_EMPTY or x.dim() < 2:  # noqa: PLR2004 - rows
+        return
+    raw = (x.view(torch.uint8) if x.dtype in FLOAT8 else x).view(-1, x.shape[-1])
+    empty = _uniform(raw[:, 0], 0, 1, generator) < _EMPTY
+    empty[int(torch.randint(len(raw), (), device=x.device, generator=generator))] = True
+    raw[empty] = 0
+    raw[:, int(torch.randint(raw.shape[1], (), device=x.device, generator=generator))] = 0

@@ -7,6 +7,7 @@ import math
 import torch
 
 from .dependence import alike, crowded, points
+from .leading import Leading
 from .past import Past
 from .rarity import Rarity
 from .uniformity import chance
@@ -23,6 +24,7 @@ SERIES = {
     **{f"{name}, {lag} before": _BEFORE.format(row) for name in ("likelihood", "id") for lag, row in _LAGS.items()},
 }
 RARE = "do not follow the reference's distribution in its tail: the least likely ids are too few or too many"
+LED = "do not follow the reference's distribution in rows that one id leads by far: the others are too few or too many"
 TOGETHER = {
     alike: "depend on each other: where in its distribution a row is drawn follows from another row, or a call before",
     crowded: "depend on each other: those of the rows of a call are spread too evenly, or lie too close together",
@@ -51,7 +53,7 @@ class Draws:
     draws, or several that take turns.
 
     Numbers that follow from others farther off, or that lie too evenly in a call, are looked for in the first two
-    orders, see `dependence`. A tail that is cut off is in `Rarity`.
+    orders, see `dependence`. A tail that is cut off is in `Rarity`, and rows that one id leads by far are in `Leading`.
 
     `seed` is by default one that nobody can know.
     """
@@ -68,7 +70,7 @@ class Draws:
         self._pasts: dict[int, Past] = {}
         self._rows: dict[str, list[float]] = {name: [] for name in _ORDERS}  # NaN where a row says nothing
         self._sizes: list[int] = []  # numbers of rows, one for each call
-        self._rarity = Rarity()
+        self._rarity, self._leading = Rarity(), Leading()
         self._due = _FIRST
 
     @property
@@ -116,6 +118,7 @@ class Draws:
             self._note(name, torch.where(own > 0, found, part)[:, 0].tolist(), places)
         clear = slice(None) if beyond is None else beyond == 0  # of the others it is not known which ids are the tail
         self._rarity.add(ids[clear], mass[clear])
+        self._leading.add(ids[clear], mass[clear])
         past = self._pasts.setdefault(mass.shape[1], Past(mass.shape[1], self.generator))
         self.series["past"] += map(_clamped, past.add(ids[:, 0].tolist(), mass, part[:, 0].tolist()))
 
@@ -161,6 +164,7 @@ class Draws:
         found = [(chance(self.series[name]), fault) for name, fault in SERIES.items() if name != "likelihood"]
         for rows in map(points, self._rows.values()):
             found += [(test(rows, self._sizes), fault) for test, fault in TOGETHER.items()]
+        found.append((self._leading.chance(), LED))
         shared = [(4 * len(found) * each, fault) for each, fault in found]
         first = (2 * chance(self.series["likelihood"]), SERIES["likelihood"])
         least, worst = min(first, (4 * self._rarity.chance(), RARE), *shared)

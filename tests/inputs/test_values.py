@@ -43,9 +43,11 @@ SOFTMAX = define(
 )  # fmt: skip
 
 
-def filled(family: str, dtype: torch.dtype = torch.float32, shape: tuple[int, ...] = (32, 48)) -> torch.Tensor:
+def filled(
+    family: str, dtype: torch.dtype = torch.float32, shape: tuple[int, ...] = (32, 48), seed: int = 1
+) -> torch.Tensor:
     x = torch.empty(shape, dtype=dtype)
-    fill(x, family, torch.Generator().manual_seed(1), torch.Generator().manual_seed(2))
+    fill(x, family, torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1))
     return x
 
 
@@ -86,6 +88,49 @@ def test_families_are_what_they_are_called():
     assert row.max() > 1000 * row.median()
 
 
+def test_patterns_are_what_they_are_called():
+    rows = torch.cat([filled("sorted", seed=seed) for seed in range(12)]).diff(dim=1)
+    rising, falling = (rows >= 0).all(1), (rows <= 0).all(1)
+    assert (rising ^ falling).all()
+    assert len(rows) / 4 < rising.sum() < len(rows) * 3 / 4
+    half = filled("repeated")
+    assert torch.equal(half[:, :24], half[:, 24:])
+    zeros = [(filled("half_zero", seed=seed) == 0).all(0).tolist() for seed in range(20)]
+    assert all(each == sorted(each) and not each[0] for each in zeros)
+    assert 6 < zeros.count([False] * 24 + [True] * 24) < 20
+    for family in ("sorted", "repeated", "half_zero", "equal"):
+        assert filled(family, shape=(3, 1)).isfinite().all()
+        assert filled(family, shape=(1,)).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize(
+    ("one", "other", "count"), [("m k", "n k", 5), ("b q h k", "b s g k", 5), ("t h k", "u g k", 20)]
+)
+def test_rows_are_equal_at_the_same_places_of_all_tensors(dtype, one, other, count):
+    name = str(dtype).removeprefix("torch.")
+    free = dict.fromkeys((*one.split(), *other.split()), None)
+    pair = define("pair", axes(**free), {"x": tensor(one, name), "y": tensor(other, name)}, {"z": tensor("k")}, "")
+    sizes = dict(zip(free, (4, 5, 6, 16, 9, 2), strict=False)) | {"k": 16}
+    inputs = make_inputs(pair, sizes, Recipe(3, family="equal"))
+    x, y = (inputs[each].float() for each in ("x", "y"))
+    same = tuple(slice(0, min(n, m)) for n, m in zip(x.shape, y.shape, strict=True))
+    assert torch.equal(x[same], y[same])
+    assert len(x.view(-1, x.shape[-1]).unique(dim=0)) > 3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3fn"])
+def test_weights_have_rows_and_columns_of_zeros_or_those_of_the_activations(dtype):
+    product = define("product", axes(m=None, n=24, k=16), {"x": tensor("m k", dtype), "weight": tensor("n k", dtype)},
+                     {"y": tensor("m n")}, "")  # fmt: skip
+    for family in ("sparse", "half_zero"):
+        weight = make_inputs(product, {"m": 3}, Recipe(1, family=family))["weight"].float()
+        assert 1 <= (weight == 0).all(1).sum() < 12
+        assert 1 <= (weight == 0).all(0).sum() < 4
+    same = make_inputs(product, {"m": 3}, Recipe(1, family="equal"))
+    assert torch.equal(same["x"].float(), same["weight"][:3].float())
+
+
 def test_close_values_differ_but_tie_in_half_precision():
     x = filled("close", shape=(1, 16))
     assert len(x.unique()) == 16
@@ -112,6 +157,32 @@ def test_probabilities_stay_probabilities_in_every_family():
         assert torch.allclose(p.sum(1), torch.ones(6), atol=1e-5)
         assert (p >= 0).all()
     assert make_inputs(SAMPLING, {"batch": 6}, Recipe(0, family="peaks"))["probs"].max() > 0.99
+
+
+LOGITS = define(
+    "from_logits", axes(batch=None, vocab=64), {"logits": tensor("batch vocab"), "hidden": tensor("batch vocab")},
+    {"ids": tensor("batch", "int64")}, "def run(logits, hidden):\n    return torch.multinomial(logits.softmax(-1), 1)",
+    op_type="sampling",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("definition", "name"), [(SAMPLING, "probs"), (LOGITS, "logits")], ids=["probs", "logits"])
+def test_one_id_leads_some_rows_that_are_sampled_and_others_are_flat(definition, name):
+    drawn = make_inputs(definition, {"batch": 400}, Recipe(2))[name]
+    most = (drawn if name == "probs" else drawn.softmax(1)).amax(1)
+    for low, high in ((0.7, 0.8), (0.8, 0.9), (0.9, 0.96)):
+        assert ((most > low) & (most < high)).sum() > 8
+    assert (most < 0.3).sum() > 100
+    steps = drawn.diff(dim=1)
+    assert all(10 < found < 50 for found in ((steps >= 0).all(1).sum(), (steps <= 0).all(1).sum()))
+    assert make_inputs(definition, {"batch": 1}, Recipe(2))[name].isfinite().all()
+
+
+def test_rows_of_one_id_are_certain():
+    one = define(
+        "one", axes(batch=None, v=1), {"probs": tensor("batch v")}, {"i": tensor("batch")}, "", op_type="sampling"
+    )
+    assert (make_inputs(one, {"batch": 50}, Recipe(1))["probs"] == 1).all()
 
 
 def test_keys_of_delta_rules_have_unit_norm():
