@@ -11,14 +11,21 @@ from pytest_flashinfer.worker.unwritten import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pytest
+
     from pytest_flashinfer.data.model import Definition, Solution
 
 _OTHERS = ("COMPILE_ERROR", "TIMEOUT", "INVALID_REFERENCE", "REWARD_HACK")  # which parameters have nothing to do with
 
 
-def advice(solution: Solution, definition: Definition, text: str) -> str:
-    """Return lines to add to the `text` of a failure, which begins with its status; empty where there are none."""
-    return "".join(f"\n  {line}" for line in _lines(solution, definition, text))
+def advice(item: pytest.Item, text: str) -> str:
+    """Return lines to add to the `text` of a failed item, which begins with its status; empty where there are none."""
+    key = getattr(getattr(item, "callspec", None), "params", {}).get("solution")
+    entry = getattr(item.parent, "solutions", {}).get(key)
+    definition = getattr(item.parent, "definition", None)
+    if entry is None or definition is None:
+        return ""
+    return "".join(f"\n  {line}" for line in _lines(entry.solution, definition, text))
 
 
 def _lines(solution: Solution, definition: Definition, text: str) -> Iterator[str]:

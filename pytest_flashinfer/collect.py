@@ -216,7 +216,7 @@ class KernelItem(pytest.Function):
         if callable(text):
             said = text()
             seed = getattr(excinfo.value, "seed", None)
-            return self._shown(excinfo, f"{said}{self._advice(said)}{self._source(said)}{self._replay(seed)}")
+            return self._shown(excinfo, f"{said}{self._below(said)}{self._replay(seed)}")
         return super().repr_failure(excinfo)
 
     def _replay(self, seed: int | None = None) -> str:
@@ -224,19 +224,13 @@ class KernelItem(pytest.Function):
         seed = self.config.stash[SESSION].options.seed if seed is None else seed
         return f"\n{REPLAY}{replay(self.config, self.path, self.name, seed)}"
 
-    def _advice(self, text: str) -> str:
-        """Return lines on what a solution's entry function, as it is written, has to do with a failure."""
+    def _below(self, text: str) -> str:
+        """Return lines on what a solution's own text says of a failure: hints, and where in its files it is wrong."""
         from pytest_flashinfer.advice import advice
 
-        file = self.getparent(DefinitionFile)
-        if file is None or file.definition is None or "solution" not in self.fixturenames:
-            return ""
-        return advice(file.solutions[str(self.callspec.params["solution"])].solution, file.definition, text)
-
-    def _source(self, text: str) -> str:
-        """Return a line that says where in its author's files the solution is wrong, as far as a failure tells."""
         place = blamed(self, text)
-        return "" if place is None else f"\n  source: {from_here(self.config, place[0])}:{place[1]}"
+        source = "" if place is None else f"\n  source: {from_here(self.config, place[0])}:{place[1]}"
+        return f"{advice(self, text)}{source}"
 
     def _shown(self, excinfo: pytest.ExceptionInfo[BaseException], text: str) -> Any:
         """Return `text` as what pytest shows; its first line stands for it in the summary, and in junit."""

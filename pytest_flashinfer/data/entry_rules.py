@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.source import BrokenSource, functions, is_as_written, parse_python, signature
@@ -40,7 +40,8 @@ def check_entry(loaded: Loaded[Solution], definition: Definition) -> Iterator[Fa
     if function is None:
         return
     problem, order = _problem(solution, signature(function), definition), other_order(solution, function, definition)
-    said, kind = problem or order, cast("FaultKind", "fault" if problem else "warning")
+    said = problem or order
+    kind: FaultKind = "fault" if problem else "warning"
     if said and solution.module:
         yield Fault(loaded.path, function.lineno, "", f"{function.name} {said}", kind=kind)
     elif said:

@@ -21,7 +21,7 @@ FILES = {
     "uses.py": f"import legacy\n\n{HEAD}def run(x, w):\n    return legacy.f(x, w)\n",
     "legacy.py": "def f(x, w):\n    return x * w + 1\n",
     "ignored.py": f"destination_passing_style = True\n{HEAD}def run(x, w, y):\n    y = x * w + 1\n    return y\n",
-    "partly.py": f"destination_passing_style = True\n{HEAD}def run(x, w, y):\n    y[1:] = x[1:] * w + 1\n    return y\n",
+    "partly.py": f"destination_passing_style = True\n{HEAD}def run(x, w, y):\n    y[1:] = x[1:] * w\n    return y\n",
     "order.py": f"{HEAD}def run(w, x):\n    return w * x[:, None] + 1\n",
     "kit/config.toml": KIT,
     "kit/main.py": "def run(x, w):\n    return x * w + 1\n",
@@ -53,7 +53,7 @@ def test_the_author_is_told_in_the_terms_of_the_file(run, name):
 
 
 def test_what_run_returns_in_vain_is_told_where_nothing_was_written(run):
-    said = "\n  run returns a value, which is ignored: with destination_passing_style = True results are written into the"
+    said = "\n  run returns a value, which is ignored: with destination_passing_style = True results are written"
     assert said in run["test_correct[ignored-"].text
     assert "which is ignored" not in run["test_correct[partly-"].text
 
