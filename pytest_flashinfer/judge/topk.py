@@ -42,6 +42,7 @@ def compare_topk(
         safe = mine.masked_fill(_outside(mine, scores), _PADDING)
         given, wanted = _values(safe, scores), _values(theirs, scores)
         checks.append(("not among the best by score", _best_first(given) != _best_first(wanted)))
+        checks.append(("another number of -1 than the reference's", _padded_otherwise(mine, theirs)))
         if ranked:
             checks.append(("in another order than the values that go with them", given != wanted))
     decided = torch.ones(mine.shape[0], dtype=torch.bool, device=mine.device)
@@ -98,6 +99,12 @@ def _repeated(ids: torch.Tensor) -> torch.Tensor:
     twice = torch.zeros_like(ids, dtype=torch.bool)
     twice[:, 1:] = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != _PADDING)
     return twice
+
+
+def _padded_otherwise(mine: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+    """Return where only one of both pads, in rows that it pads more of: a score of -inf is as little as none."""
+    pads, wanted = mine == _PADDING, theirs == _PADDING
+    return (pads != wanted) & (pads.sum(dim=1, keepdim=True) != wanted.sum(dim=1, keepdim=True))
 
 
 def _values(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -53,6 +53,24 @@ def test_without_scores_the_sets_must_be_equal() -> None:
     assert not compare(torch.tensor([[1, 2], [4, 1]], dtype=torch.int32), TRUTH, TOPK).ok
 
 
+@pytest.mark.parametrize(
+    ("reference", "right", "wrong"),
+    [
+        ([0, 1, -1], [[0, 1, -1], [1, 0, -1]], [[0, 1, 2], [0, -1, -1], [0, 1, 3]]),
+        ([0, 1, 2], [[0, 1, 2], [0, 1, 3], [3, 0, 1]], [[0, 1, -1], [0, -1, 1]]),
+    ],
+)
+def test_padding_is_no_id_of_a_hidden_score(
+    reference: list[int], right: list[list[int]], wrong: list[list[int]]
+) -> None:
+    scores = torch.tensor([[3.0, 2.0, -torch.inf, -torch.inf]])
+    truth = OutputTruth("ids", "int32", torch.tensor([reference], dtype=torch.int32))
+    for ids in (*right, *wrong):
+        found = compare(torch.tensor([ids], dtype=torch.int32), truth, TOPK, inputs={"scores": scores})
+        assert found.ok == (ids in right)
+        assert found.ok or "another number of -1" in found.summary or "best by score" in found.summary
+
+
 def test_padding_is_counted_and_undecided_rows_are_left_out() -> None:
     padded = OutputTruth("ids", "int32", torch.tensor([[1, -1, -1]], dtype=torch.int32))
     assert compare(padded.native.clone(), padded, TOPK).ok
