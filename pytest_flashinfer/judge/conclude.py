@@ -97,7 +97,7 @@ def _real(spread: Spread, name: str) -> OutputTruth:
         notes.append(f"the reference's own rounding is {worst:.3g} times the bound: widened where it is up to {FAR:g}")
     undecided, some = other & ~known, bool(bare.any())
     if some:
-        wide, limit = torch.where(bare, given, wide), torch.where(bare, bound.table(given, dtype), limit)
+        wide, limit = torch.where(bare, given, wide), torch.where(bare, bound.table(given, short or dtype), limit)
         notes.append(f"{int(bare.sum())} elements are judged by the reference as it is, bound by dtype")
     return OutputTruth(
         name,

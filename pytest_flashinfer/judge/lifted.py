@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from .floats import is_narrow
+from .floats import is_narrow, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +20,7 @@ _OLD_NAMES: Final = {
     "DoubleTensor": torch.float64, "FloatTensor": torch.float32, "HalfTensor": torch.float16,
     "BFloat16Tensor": torch.bfloat16,
 }  # fmt: skip
+_NAMES: Final = {dtype: name.removesuffix("Tensor") for name, dtype in _OLD_NAMES.items()}
 true_dtype = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 
 
@@ -51,6 +52,20 @@ class Lifted(torch.Tensor):
         """The declared dtype, so that `x.to(q.dtype)` and dtype checks mean what they meant natively."""
         return self.declared
 
+    @property
+    def itemsize(self) -> int:  # type: ignore[override]
+        """The bytes that an element has natively."""
+        return self.declared.itemsize
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        """The bytes that all elements have natively."""
+        return self.numel() * self.declared.itemsize
+
+    def element_size(self) -> int:
+        """Return the bytes that an element has natively, so that vectors of 16 bytes hold as many."""
+        return self.declared.itemsize
+
     def double(self, *_: Any, **__: Any) -> torch.Tensor:
         """Cast to float64."""
         return self.to(torch.float64)
@@ -69,6 +84,9 @@ class Lifted(torch.Tensor):
 
     def type(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Cast, or say of which type the tensor is."""
+        if dtype is None:
+            kind = _NAMES.get(self.declared) or name_of(self.declared).capitalize()
+            return f"torch.{'cuda.' * self.is_cuda}{kind}Tensor"
         name = str(getattr(dtype, "__name__", dtype)).rpartition(".")[2]
         asked = dtype if isinstance(dtype, torch.dtype) else _OLD_NAMES.get(name)
         return super().type(dtype, *args, **kwargs) if asked is None else self.to(asked)

@@ -18,6 +18,7 @@ from .complex_numbers import MAKES, by_parts, has_complex, has_rule
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
 from .stream import draw, dropped, kept
+from .surroundings import autocasts, cast, einsums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +79,7 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         self.wide = wide
         self.default = torch.get_default_dtype()  # of what the reference makes without naming a dtype
         self.widened = False  # whether an argument of the present operation came from outside
+        self.casting: torch.dtype | None = None  # what autocast casts operands to, while it is on
         self.contracting = False  # whether a sum of products is being found, if of one product each
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
@@ -94,6 +96,9 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         """Run one operation wide."""
         kwargs = kwargs or {}
         op = describe(func)
+        if self.casting and (op.kind is Kind.CONTRACT or op.name.startswith("_scaled_dot_product")):
+            with self:
+                args = cast(args, self.casting)
         steps = self._steps(func, op, args, kwargs)
         if steps is not None:
             with self:
@@ -193,36 +198,10 @@ def wide_default(wide: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-@contextmanager
-def _einsums(mode: WideMode) -> Iterator[None]:
-    """Tell a mode of sums of products: over an axis of length 1 torch multiplies, and no matrix product is seen."""
-    original = torch.einsum
-
-    def einsum(equation: Any, *operands: Any) -> torch.Tensor:
-        mode.contracting = not isinstance(equation, str) or _sums(equation)
-        try:
-            return original(equation, *operands)
-        finally:
-            mode.contracting = False
-
-    torch.einsum = einsum
-    try:
-        yield
-    finally:
-        torch.einsum = original
-
-
-def _sums(equation: str) -> bool:
-    """Say whether a letter of an equation is summed over: it is not in the result, or, without one, stands twice."""
-    given, arrow, result = equation.partition("->")
-    letters = [each for each in given if each.isalpha()]
-    return any(each not in result if arrow else letters.count(each) > 1 for each in letters)
-
-
 def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
     """Run the reference under a mode; `LiftError` where that is impossible."""
     try:
-        with wide_default(mode.wide), torch.no_grad(), _einsums(mode), mode:
+        with wide_default(mode.wide), torch.no_grad(), einsums(mode), autocasts(mode), mode:
             return call()
     except (LiftError, torch.OutOfMemoryError):
         raise

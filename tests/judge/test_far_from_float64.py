@@ -119,3 +119,29 @@ def test_a_reference_that_gives_a_shorter_dtype_than_is_declared_accepts_both_wa
     assert compare(x / 3, truth).ok
     assert compare((x / 3).to(short).float(), truth).ok
     assert not compare(x / 3 * 1.01, truth).ok
+
+
+@torch.autocast("cpu", dtype=torch.bfloat16)
+def a_linear_layer(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, w, w[0]).float() * 0.1
+
+
+def a_product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", enabled=False):
+            y = x @ w
+        return (x @ w).float() + y
+
+
+def attention(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return F.scaled_dot_product_attention(x[None, None], w[None, None], w[None, None])[0, 0].float() * 0.1
+
+
+@pytest.mark.parametrize("run", [a_linear_layer, a_product, attention])
+def test_autocast_rounds_as_it_does_natively(run: Callable[..., torch.Tensor]) -> None:
+    x, w = (torch.randn(32, 32, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    truth = judge(run, x=x, w=w)
+    assert truth.widened < 1.5
+    assert compare(run(x, w), truth).ok
+    assert not compare(run(x, w) * 1.05, truth).ok

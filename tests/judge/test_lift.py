@@ -30,7 +30,7 @@ def judge(
 
 
 def asserting(x: torch.Tensor) -> torch.Tensor:
-    assert x.element_size() == 2
+    assert x.untyped_storage().nbytes() == 2 * x.numel()
     return x.float()
 
 
@@ -126,6 +126,8 @@ def test_dtype_questions_get_the_native_answer() -> None:
         assert x.float().dtype == torch.float32
         assert (x @ x.T).dtype == torch.bfloat16
         assert torch.zeros(2, dtype=x.dtype).dtype == torch.bfloat16
+        assert (x.element_size(), x.itemsize, x.nbytes) == (2, 2, 64)
+        assert (x.type(), x.float().type()) == ("torch.BFloat16Tensor", "torch.FloatTensor")
         return (x / 3).float()
 
     assert judge(run).how == "lifted"
