@@ -254,5 +254,5 @@ def check_name(loaded: Loaded[Definition]) -> tuple[Fault, ...]:
     value, path = loaded.value, loaded.path
     if value is None or value.form not in CANONICAL or value.name == path.stem:
         return ()
-    message = f"its name is {value.name!r}: rename the file to {value.name}.json, after which its workloads are named"
-    return (loaded.fault(("name",), f"{message} too, or correct the name", "warning"),)
+    message = f"its name is {value.name!r}: call the file {value.name}.json, as its workloads {value.name}.jsonl"
+    return (loaded.fault(("name",), f"{message}, or correct the name", "warning"),)

@@ -313,7 +313,7 @@ def test_a_file_is_named_after_its_definition_in_the_form_that_data_sets_have(tm
     loaded = load_definition(samples.write(tmp_path / "other.json", document))
     found = check_name(loaded)
     assert [(fault.kind, fault.where) for fault in found] == ([("warning", "name")] if document is samples.BASE else [])
-    assert all("its name is 'scale_add_h8': rename the file to scale_add_h8.json" in fault.message for fault in found)
+    assert all("its name is 'scale_add_h8': call the file scale_add_h8.json" in fault.message for fault in found)
     assert check_name(load_definition(samples.write(tmp_path / f"{loaded.value.name}.json", document))) == ()
 
 
