@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_APPEND = list.append  # what a list of another's making does instead is not asked
+_IN_LIST = list.__iter__
 Cache = Literal["cold", "warm"]
 Source = Literal["cupti", "events", "wall"]
 
@@ -63,12 +65,12 @@ class WallClock:
         start = self._now()
         yield
         seconds = (self._now() - start) * 1e-9
-        self._spans.append(Span(seconds, seconds))
+        _APPEND(self._spans, Span(seconds, seconds))
 
     def read(self) -> list[Span]:
         """Return the spans since the last read, in order."""
         spans, self._spans = self._spans, []
-        return spans
+        return [*_IN_LIST(spans)]
 
 
 def open_clock(device: str, cache: Cache = "cold") -> Clock:

@@ -8,42 +8,56 @@ from __future__ import annotations
 
 import operator
 import sys
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _PACKAGE: Final = "pytest_flashinfer."
-_FIXED: Final = (FunctionType, BuiltinFunctionType, type, ModuleType, staticmethod, classmethod, property)
+_FUNCTIONS: Final = (FunctionType, BuiltinFunctionType)
+_METHODS: Final = (*_FUNCTIONS, staticmethod, classmethod, property)
 _SAME: Final = operator.is_
 _MOST: Final = 3  # names that are told
 _TEXT: Final = "replaced {} of the harness in its process; a solution has no business there"
 
 
 class Intact:
-    """Knows the functions of this package that are loaded when it is made, and those that `objects` hold."""
+    """Knows what the names of this package are bound to in modules and classes that are loaded when it is made.
+
+    Of `objects` it knows their types, their functions, and the types of their other attributes, which change as they
+    work. `broken` returns a line that names what is no longer what it was; it takes some tenths of a millisecond at
+    most. What it compares with lies in tuples that it alone refers to: there is no attribute to be emptied.
+    """
+
+    __slots__ = ("broken",)
 
     def __init__(self, objects: Iterable[object] = ()) -> None:
-        spaces = [*_spaces(), *((type(each).__name__, vars(each)) for each in objects)]
-        self._known = [(label, space, *_fixed(space)) for label, space in spaces]
-        functions = {each for *_, values in self._known for each in values if isinstance(each, FunctionType)}
-        self._functions = sorted(functions, key=lambda each: each.__qualname__)
-        self._codes = [each.__code__ for each in self._functions]
+        self.broken: Callable[[], list[str]] = _comparison(tuple(objects))
 
-    def broken(self) -> list[str]:
-        """Return a line that names what is no longer what it was; takes less than a tenth of a millisecond."""
+
+def _comparison(objects: tuple[object, ...]) -> Callable[[], list[str]]:
+    spaces = tuple((label, space, *_fixed(space)) for label, space in _spaces())
+    own = {each for *_, values in spaces for each in values if isinstance(each, FunctionType)}
+    functions = tuple(sorted(own, key=lambda each: each.__qualname__))
+    codes = tuple(each.__code__ for each in functions)
+    text, most, same = _TEXT, _MOST, _SAME
+    states = tuple((each, type(each), tuple(_state(each))) for each in objects)
+
+    def broken() -> list[str]:
         found = []
-        for label, space, names, values in self._known:
-            now = [space.get(name) for name in names]
-            if not all(map(_SAME, now, values)):
-                changed = zip(names, now, values, strict=True)
-                found += [f"{label}.{name}" for name, one, other in changed if one is not other]
-        codes = [each.__code__ for each in self._functions]
-        if not all(map(_SAME, codes, self._codes)):
-            changed = zip([each.__qualname__ for each in self._functions], codes, self._codes, strict=True)
-            found += [name for name, one, other in changed if one is not other]
-        return [_TEXT.format(", ".join(found[:_MOST]))] if found else []
+        for label, space, names, values in spaces:
+            if not all(map(same, map(space.get, names), values)):
+                changed = zip(names, values, strict=True)
+                found += [f"{label}.{name}" for name, value in changed if space.get(name) is not value]
+        found += [each.__qualname__ for each, code in zip(functions, codes, strict=True) if each.__code__ is not code]
+        for each, kind, state in states:
+            now_state = dict(_state(each))
+            found += [f"{kind.__name__}.{name}" for name, known in state if now_state.get(name) is not known]
+            found += [] if type(each) is kind else [kind.__name__]
+        return [text.format(", ".join(found[:most]))] if found else []
+
+    return broken
 
 
 def _spaces() -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -57,6 +71,12 @@ def _spaces() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _fixed(space: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names that are bound once, with what they are bound to."""
-    fixed = {name: value for name, value in space.items() if isinstance(value, _FIXED)}
-    return tuple(fixed), tuple(fixed.values())
+    """Return the names of a module or a class with what they are bound to, but for what Python notes of either."""
+    bound = {name: value for name, value in space.items() if not name.startswith("__") or isinstance(value, _METHODS)}
+    return tuple(bound), tuple(bound.values())
+
+
+def _state(each: object) -> Iterator[tuple[str, object]]:
+    """Yield what stays the same of an object: its functions, and of what type all else is."""
+    for name, value in vars(each).items():
+        yield name, value if isinstance(value, _FUNCTIONS) else type(value)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.worker import intact, results
+from pytest_flashinfer.worker.clock import WallClock
 from pytest_flashinfer.worker.intact import Intact
 from pytest_flashinfer.worker.runner import Output
 
@@ -18,6 +19,15 @@ PATCHES = {
     "a name of a module": ("copies.results = types.SimpleNamespace(**vars(results))", "worker.copies.results"),
     "a method": ("compilations.Compilations.take = lambda self: []", "Compilations.take"),
     "a name that is gone": ("del results.lies_in", "worker.results.lies_in"),
+    "a method of a tensor": ("copies._COPY = lambda *_: None", "worker.copies._COPY"),
+    "what a getter is": ("results._SHAPE = lambda value: ()", "worker.results._SHAPE"),
+    "a type's method": ("results._IN_LIST = iter", "worker.results._IN_LIST"),
+    "what is kept": ("solve._clocks = lambda device: {}", "worker.solve._clocks"),
+    "a number": ("solve._HELD = 0", "worker.solve._HELD"),
+    "a text": ("results._COMPILER = ''", "worker.results._COMPILER"),
+    "the list of a clock": ("[clock] = CLOCK; clock._spans = type('L', (list,), {})()", "WallClock._spans"),
+    "all that a clock has": ("[clock] = CLOCK; clock.__dict__ = {**vars(clock), '_now': int}", "WallClock._now"),
+    "the type of a clock": ("[clock] = CLOCK; clock.__class__ = type('C', (type(clock),), {})", "WallClock"),
     "a clock": ("[clock] = list(solve._clocks('cpu').values())[:1]; clock._now = lambda: 0", "WallClock._now"),
 }
 HEAD = """
@@ -25,6 +35,7 @@ import sys, types
 results, copies, compilations, solve = (
     sys.modules[f"pytest_flashinfer.worker.{name}"] for name in ("results", "copies", "compilations", "solve")
 )
+CLOCK = list(solve._clocks('cpu').values())[:1]
 """
 
 
@@ -46,6 +57,31 @@ def test_a_usual_solution_replaces_nothing(lab):
     runner = lab.build("import torch\ndef run(x):\n    torch.manual_seed(0)\n    return x + 1\n", destination=False)
     for result in lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(2)], [Y], cache="cold"):
         assert not result.violations
+
+
+def test_what_is_compared_with_cannot_be_emptied():
+    known = Intact()
+    for name in ("_known", "_functions", "_codes", "anything"):
+        with pytest.raises(AttributeError):
+            setattr(known, name, [])
+    held = [each.cell_contents for each in known.broken.__closure__]
+    assert not [each for each in held if isinstance(each, (list, dict, set))]
+
+
+def test_a_list_that_changes_what_is_noted_changes_no_time():
+    class Shrinking(list):
+        def append(self, span):
+            raise AssertionError
+
+        def __iter__(self):
+            raise AssertionError
+
+    clock = WallClock()
+    clock._spans = Shrinking()
+    with clock.span():
+        pass
+    [span] = clock.read()
+    assert span.seconds == span.host_seconds > 0
 
 
 def test_a_few_names_stand_for_many(monkeypatch):
