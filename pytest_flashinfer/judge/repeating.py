@@ -9,24 +9,30 @@ import torch
 from pytest_flashinfer.worker.unwritten import index_of
 
 from . import bound
-from .floats import is_float, is_packed
+from .evaluate import working_dtype
+from .floats import is_float, is_packed, name_of
 from .reference import InvalidReferenceError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from .reference import Reference
     from .truth import OutputTruth, Truth
 
-_APART = 2  # bounds that two runs may be apart, each of which has errors of its own: atomics add up in any order
-_MOST = 16  # times the table, for what changes from run to run widens the bounds as well
+_APART = 16  # times the bound by dtype: what changes from run to run widens those that are computed as well
 
 
 def demand_the_same(run: Reference, truth: Truth) -> None:
-    """Run a reference again and hold it to what it gave before. Raises InvalidReferenceError."""
+    """Run a reference again and hold it to what it gave before. Raises InvalidReferenceError.
+
+    It may round otherwise, for atomics add up in any order: with 16-bit inputs or outputs, in that dtype.
+    """
+    working = working_dtype(run)
     for name, again in run.native().items():
         output = truth.outputs[name]
         if again is None or output.native is None or not output.native.numel() or again.shape != output.native.shape:
             continue
-        other = _other(output, again).reshape(-1)
+        other = _other(output, again, {output.dtype, name_of(working or torch.float32)}).reshape(-1)
         if bool(other.any()):
             at = int(other.to(torch.uint8).argmax())
             index = index_of(at, output.native.shape)
@@ -35,17 +41,15 @@ def demand_the_same(run: Reference, truth: Truth) -> None:
             raise InvalidReferenceError(f"the reference gives other results for the same inputs: {spot} is {values}")
 
 
-def _other(output: OutputTruth, again: torch.Tensor) -> torch.Tensor:
-    """Return which elements are not the same, for all that rounding may do."""
+def _other(output: OutputTruth, again: torch.Tensor, dtypes: Collection[str]) -> torch.Tensor:
+    """Return which elements are not the same, for all that rounding in `dtypes` may do."""
     native = output.native
     assert native is not None
     if not is_float(output.dtype) or is_packed(output.dtype):
         other = native != again
     else:
         first, second = native.to(torch.float64), again.to(torch.float64)
-        limit = _MOST * bound.table(native, output.dtype)
-        if output.allowance is not None:
-            limit = torch.minimum(limit, _APART * output.allowance.to(torch.float64))
+        limit = torch.stack([bound.table(native, dtype) for dtype in dtypes]).amax(0)
         alike = (first == second) | (first.isnan() & second.isnan())
-        other = ~(alike | ((first - second).abs() <= limit))
+        other = ~(alike | ((first - second).abs() <= _APART * limit))
     return other if output.undecided is None else other & ~output.undecided

@@ -24,6 +24,14 @@ def counted() -> int:
     return len(CALLS)
 
 
+def added(x: torch.Tensor) -> torch.Tensor:
+    """Add rows up in any order, as atomics do."""
+    total = torch.zeros_like(x[0])
+    for row in random.sample(range(64), 64):
+        total += x.repeat(4, 1)[row]
+    return total
+
+
 SAME: dict[str, Callable[..., Any]] = {
     "a function": lambda x: x * 2,
     "own generator": lambda x: x + torch.rand(x.shape, generator=torch.Generator().manual_seed(3)),
@@ -31,6 +39,7 @@ SAME: dict[str, Callable[..., Any]] = {
     "NaN": lambda x: torch.where(x > 0, x, torch.nan),
     "infinite": lambda x: torch.where(x > 0, x, -torch.inf),
     "any order": lambda x: x * (1 + random.choice((-1, 1)) * 2.0**-23),
+    "any order in the inputs' dtype": added,
     "ids": lambda x: x.argsort(-1),
     "draws in vain": lambda x: x + 0 * torch.rand(x.shape),
     "empty": lambda x: x[:0],
