@@ -16,7 +16,7 @@ from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.floats import is_float
 from pytest_flashinfer.judge.host import doubtful, on_host
 from pytest_flashinfer.judge.lending import LENT, lent, terms
-from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, Unfair
+from pytest_flashinfer.judge.origin import ModuleAbsent, NoReference, ReferenceFailed, Unfair, Unsteady
 from pytest_flashinfer.judge.parted import Divided, spans_of
 from pytest_flashinfer.judge.reference_process import ReferenceProcess
 from pytest_flashinfer.judge.rowwise import leading
@@ -69,7 +69,8 @@ class Answers:
         self.native_seconds = 0.0  # that the reference took as it stands for all answers, also those that were known
         self.portable = True  # as far as is known, the host can find truths as well as the card
         self._process = ReferenceProcess(pool, definition, timeout, scribbled or Scribbled(definition.name))
-        self._doubts: float = _CASES  # on how many cases it has yet to give the same again; one that fails raises more
+        self._doubts = _CASES  # the number of cases on which it has yet to give the same again
+        self._unsteady: Unsteady | None = None
         self._divided = Divided(self._ask_rows, lambda case: _raised(self._found(case, host=False)))
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
 
@@ -161,15 +162,15 @@ class Answers:
     def _found(self, case: Case, *, host: bool, closely: bool = False) -> Truth | ReferenceFailed:
         """Look a truth up, or find and keep it."""
         key = (case.key, self.operands, host, closely)
-        found = self.kept.get(key)
+        found = self._unsteady or self.kept.get(key)
         if found is None:
             self.kept.make_room()
             start = time.perf_counter()
             if case.lender is None:
                 again = self._asks_again(case)
                 found = self._ask(case, host=host, **({"closely": True} if closely else {}))
-                if again:
-                    self._doubts = self._doubts - 1 if isinstance(found, Truth) else math.inf
+                self._doubts -= again and isinstance(found, Truth)
+                self._unsteady = found if isinstance(found, Unsteady) else None
             else:
                 found = self._borrowing(case, case.lender, host=host)
             if case.workload is None and isinstance(found, Truth):

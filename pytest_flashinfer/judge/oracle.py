@@ -37,9 +37,10 @@ from pytest_flashinfer.worker.memory import give_back
 
 from .evaluate import evaluate
 from .foreign import Foreign
+from .origin import UNSTEADY
 from .questions import facts, inputs_of, question, write
 from .reference import MODULE, InvalidReferenceError, Reference, ScribblesError, described
-from .repeating import demand_the_same
+from .repeating import OtherResultsError, demand_the_same
 from .rowwise import Rows, SlotWriter, by_rows
 from .scribbled import SCRIBBLES
 from .truth import OutputSpec, Truth
@@ -56,7 +57,7 @@ _LITTLE = 1 << 28  # bytes that may stay behind when all rows of a large case ha
 
 
 class OracleError(Exception):
-    """An error of its own kind: "reference", "absent" where a module is not installed, or `SCRIBBLES`."""
+    """An error of its own kind: "reference", "absent" where a module is not installed, `SCRIBBLES` or `UNSTEADY`."""
 
     def __init__(self, message: str, kind: str = "reference") -> None:
         self.kind = kind
@@ -143,6 +144,8 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
 def _kind(error: InvalidReferenceError) -> str:
     if isinstance(error, ScribblesError):
         return SCRIBBLES
+    if isinstance(error, OtherResultsError):
+        return UNSTEADY
     return "absent" if isinstance(error.__cause__, ModuleNotFoundError) else "reference"
 
 

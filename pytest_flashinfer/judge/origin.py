@@ -12,6 +12,8 @@ from pytest_flashinfer.inputs.errors import InputsError
 if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
+UNSTEADY = "unsteady"  # the kind of its worker's error
+
 
 class ReferenceFailed(Exception):  # noqa: N818 - says what happened
     """There is no truth about a case: the reference raised, crashed, hung or broke its own contract."""
@@ -19,6 +21,10 @@ class ReferenceFailed(Exception):  # noqa: N818 - says what happened
 
 class NoReference(ReferenceFailed):
     """There cannot be a truth here: the definition has no reference, or what it needs is not there."""
+
+
+class Unsteady(ReferenceFailed):
+    """The reference gives other results for the same inputs: it says of no case what is right."""
 
 
 class Unfair(ReferenceFailed):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pytest_flashinfer.data.reference_rules import DUMP
 from pytest_flashinfer.judge import errands
 from pytest_flashinfer.judge.asking import HANDLER, Oracle
-from pytest_flashinfer.judge.origin import NoReference, ReferenceFailed, source_of
+from pytest_flashinfer.judge.origin import UNSTEADY, NoReference, ReferenceFailed, Unsteady, source_of
 from pytest_flashinfer.worker.errors import BuildFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.request import REFERENCES, cache_folder
 
@@ -50,7 +50,7 @@ class ReferenceProcess:
             raise ReferenceFailed(f"the reference's process: {error.detail}") from error
         except WorkerError as error:
             absent = error.kind == "absent" and self.definition.form == DUMP
-            kind = NoReference if absent else ReferenceFailed
+            kind = NoReference if absent else Unsteady if error.kind == UNSTEADY else ReferenceFailed
             raise kind(error.detail) from error
 
     def close(self) -> None:

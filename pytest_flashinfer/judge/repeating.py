@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 _APART = 16  # times the bound by dtype: what changes from run to run widens those that are computed as well
 
 
+class OtherResultsError(InvalidReferenceError):
+    """A reference that was run again has given something else."""
+
+
 def demand_the_same(run: Reference, truth: Truth) -> None:
-    """Run a reference again and hold it to what it gave before. Raises InvalidReferenceError.
+    """Run a reference again and hold it to what it gave before. Raises OtherResultsError.
 
     It may round otherwise, for atomics add up in any order: with 16-bit inputs or outputs, in that dtype.
     """
@@ -38,7 +42,7 @@ def demand_the_same(run: Reference, truth: Truth) -> None:
             index = index_of(at, output.native.shape)
             spot = f"{name}[{', '.join(map(str, index))}]" if index else name
             values = " and then ".join(f"{each.reshape(-1)[at].item():.7g}" for each in (output.native, again))
-            raise InvalidReferenceError(f"the reference gives other results for the same inputs: {spot} is {values}")
+            raise OtherResultsError(f"the reference gives other results for the same inputs: {spot} is {values}")
 
 
 def _other(output: OutputTruth, again: torch.Tensor, dtypes: Collection[str]) -> torch.Tensor:

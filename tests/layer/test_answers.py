@@ -106,6 +106,24 @@ def test_other_inputs_have_a_truth_of_their_own(answers, other):
     assert torch.equal(first.outputs["y"].native, torch.full((4,), 2.0))
 
 
+def test_a_reference_is_run_again_on_a_few_cases_and_on_none_that_shows_nothing(answers):
+    asked = []
+    for name in "abcde":
+        answers.answer(case(n=0 if name == "b" else 4, variant=name))
+        asked.append(FakeOracle.options["again"])
+    assert asked == [True, False, True, True, False]
+
+
+def test_one_that_gives_other_results_says_nothing_of_any_case(answers):
+    known = case(variant="a")
+    answers.answer(known)
+    FakeOracle.script = [CallFailed("unsteady", "y[0] is 1 and then 2")]
+    for each in (case(variant="b"), case(variant="c"), known, replace(case(variant="d"), lender=known)):
+        with pytest.raises(ReferenceFailed, match="1 and then 2"):
+            answers.answer(each)
+    assert FakeOracle.asked == 2
+
+
 def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
     """A case of n = 4 takes 16 bytes natively, 32 in the wide copy and 32 for the bound."""
     answers.kept.near = 2 * 80
