@@ -156,11 +156,11 @@ class Contents:
     def _code(self) -> OwnInputs | None:
         """The definition's own code that makes inputs."""
         return getattr(self.default, "own", None)
+
     @property
     def _by_others(self) -> bool:
         """Whether others than this package make inputs, which need not follow from a recipe alone."""
         return self.inputs != self.default or self._code is not None
-
 
     @property
     def _made(self) -> frozenset[str]:
