@@ -92,6 +92,7 @@ FILLS: Final = {
     "min_p": _min_p,
     "uniform": _range(0.001, 0.999),
     "a_log": _range(-0.7, 1.4),
+    "time_step": _near(0, 1),  # before its softplus
     "negative": _power(-2, 2, -1),
     "log_decay": _power(-6, 0, -1),
     "strong_log_decay": _power(-6, 0, -1),

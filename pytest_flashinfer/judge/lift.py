@@ -30,6 +30,7 @@ class Plan:
     low: torch.dtype | None = None  # the 16-bit dtype that something may be rounded to inside
     narrow: bool = False  # inputs or outputs have 16 bits or fewer: a kernel may leave products to tensor cores
     elements: int = 0  # of the floating results of all steps
+    decay: float = 0.0  # the largest of any step
 
 
 class Lift(WideMode):  # type: ignore[no-untyped-call]
@@ -64,6 +65,9 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.sums = op.name == "logsumexp" or floats[0].exponential
             if step.sums and self.working:
                 roundoff.rounds(step, SUMMED, roundoff.exponentials(step, args)[0], self.working)
+        if op.name in ("exp", "exp2") and floats:
+            step.decay = roundoff.decay(floats[0])
+            self.plan.decay = max(self.plan.decay, step.decay)
         step.eight = step.kind is Kind.CONTRACT and all(map(of_eight, args[-2:]))
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
         step.plain = op.simple and not self.widened and not step.low

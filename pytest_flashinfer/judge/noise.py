@@ -23,6 +23,7 @@ _LOST = 5.0  # sigmas that the most that a sum can lose is taken for
 _HELD = 0.75  # few elements depend on such sums: five sigmas of a true rounding are enough
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot")
 _SHIFTED = ("_softmax", "_log_softmax", "logsumexp")
+_OF_ONE_MORE = ("softplus", "log_sigmoid_forward")  # kernels find the logarithm of 1 + exp(x), where 1 is rounded too
 _UNKNOWN = Step("unknown", Kind.SMOOTH)
 
 
@@ -99,6 +100,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             self._shift(op, args)
         elif step.kind in (Kind.SMOOTH, Kind.LOGSUM, Kind.COMPARE):
             self._each(op, args, self.unit)
+            if step.decay:  # a whole state may share the error of one, which no run may miss by chance
+                replace(op, args, 0, args[0] + step.decay * self.unit * self.dice.draw(args[0]).sign_())
         elif step.kind is Kind.ELEMENT:
             args[:] = [arg if short(arg) else arg * (1 + self.unit * self.dice.number()) for arg in args]
         elif step.kind in (Kind.CONTRACT, Kind.SUM):
@@ -202,6 +205,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             plain.addcmul_(size, draw, value=self.unit)
         elif step.kind is Kind.SMOOTH:
             plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
+            if step.name in _OF_ONE_MORE:
+                plain.add_(self.dice.draw(plain).sign_(), alpha=self.unit)
             if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
                 top = roundoff.top(args[0], args[1])
                 size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike

@@ -21,6 +21,7 @@ _COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err
 _TINY = 1e-300
 _NEAR = 2.0**-21  # of a value: what float32 arithmetic may be off by where the result has few bits
 _MANY = 0.01  # of the values
+_STEPS, _ONE = 16, 1e-6  # decays of which a kernel adds up the exponents; how near to one the sum of a softmax is
 _SWAMPED, _SUMS = 2.0**-24, 8  # of the largest term; how many sums torch makes at the least
 _ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
 _HALF = 0.5  # the mantissa of powers of two
@@ -163,6 +164,20 @@ def held(step: Step, place: int, plain: torch.Tensor, changed: torch.Tensor) -> 
     """Return `changed` with the values of an argument that 16 bits hold exactly as they are in `plain`."""
     exact = step.exact.get(place)
     return changed if exact is None or exact.shape != plain.shape else torch.where(exact, plain, changed)
+
+
+def decay(arg: Lifted) -> float:
+    """Return how large sums of the exponents of decays get, 0 for exponents of another kind.
+
+    Kernels that work in chunks add up the exponents of all steps and take differences of these sums, as far off as the
+    sums are large. Decays have finite exponents up to 0. So have the terms of a softmax, but these are differences or
+    add up to 1.
+    """
+    plain = arg.as_subclass(torch.Tensor)
+    if arg.terms or not plain.numel() or not bool((plain.isfinite() & (plain <= 0)).all()):
+        return 0.0
+    shares = any(bool(((plain.exp().sum(dim=axis) - 1).abs() < _ONE).all()) for axis in range(plain.ndim))
+    return 0.0 if shares else _STEPS * float(plain.abs().mean())
 
 
 def exponentials(step: Step, args: list[Any]) -> tuple[torch.Tensor, torch.Tensor | None]:

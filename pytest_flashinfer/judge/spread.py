@@ -28,6 +28,12 @@ _PATIENCE = 20.0  # seconds, after which those runs have to do that were done
 _CLOSER, _LOUD = 32, 8.0  # more runs, and how much louder they are: each swaps what is near for two times in five
 
 
+def _shake(result: torch.Tensor | None, dice: Dice, unit: float) -> None:
+    """Make floats larger or smaller by `unit` of them, in place."""
+    if result is not None and result.is_floating_point():
+        result.addcmul_(result.nan_to_num(posinf=0.0, neginf=0.0), dice.draw(result).sign_(), value=unit)
+
+
 def check_shapes(wide: Results, native: Results) -> None:
     """Raise `LiftError` where a wide run gives other outputs or shapes than the native one."""
     for name, value in native.items():
@@ -119,6 +125,9 @@ class Spread:
         try:
             disturbed = self.run.under(mode, self.lifted)
             check_shapes(disturbed, self.native)
+            if self.plan.decay:  # kernels in chunks multiply also what has not decayed yet by a difference of such sums
+                for result in disturbed.values():
+                    _shake(result, mode.dice, self._unit * self.plan.decay)
         except LiftError as error:
             self.notes.append(f"a noise run failed: {error}")
             return None
