@@ -111,6 +111,19 @@ def test_a_bound_is_widened_a_few_times_only() -> None:
         assert "64 elements are judged by the reference as it is, bound by dtype" in found.text
 
 
+def test_where_a_near_tie_may_decide_both_ways_are_right() -> None:
+    def routed(x: torch.Tensor) -> torch.Tensor:
+        scores = torch.stack([torch.ones_like(x[:, 0]) + 2.0**-40, torch.ones_like(x[:, 0])], dim=-1)
+        expert = 1 - scores.argmax(dim=-1, keepdim=True)  # equal in float32, where the first is taken
+        return x * (1 + expert) * torch.where(longer(x), 3.0, 1.0)
+
+    x = torch.randn(4, 16, generator=torch.Generator().manual_seed(1))
+    truth = judge(routed, x=x)
+    assert compare(routed(x), truth).ok
+    assert truth.wide is not None
+    assert compare(truth.wide.float(), truth).ok
+
+
 @pytest.mark.parametrize("short", [torch.bfloat16, torch.float16])
 def test_a_reference_that_gives_a_shorter_dtype_than_is_declared_accepts_both_ways(short: torch.dtype) -> None:
     x = torch.randn(4, 16, generator=torch.Generator().manual_seed(1))
