@@ -46,7 +46,7 @@ TABLE = {
     "grouped_gemm_*": "a: data, b: data, m_indptr: indptr to total_m",  # as many weights as groups, which vary
     "kv_cache_append_*": "k: data, v: data, k_cache: data, v_cache: data, slot_mapping: slots < num_slots",
     "layernorm_*": "hidden_states: data, weight: unit_weight, bias: bias",
-    "mamba_ssu_*": "state: data, x: data, dt: data, A: negative, B: data, C: data, D: data, dt_bias: bias,"
+    "mamba_ssu_*": "state: data, x: data, dt: time_step, A: negative, B: data, C: data, D: data, dt_bias: bias,"
     " state_batch_indices: slots < state_cache_size",
     "mla_paged_decode_*": f"{LATENT}, {DECODED}, sm_scale: number",
     "mla_paged_prefill_*": f"{LATENT}, {PREFILLED}, sm_scale: number",
