@@ -116,7 +116,7 @@ def plan(
     """Lay out the inputs as they are strided, then the outputs, their snapshots and those of inputs written into.
 
     In `destination` style an output that is written into an input has no place but that. All lie `shift` bytes further
-    away from `front`, which stays at its address.
+    away from `front`, which stays at its address, and by the remainder of that off the alignment.
     """
     shapes = [(name, *_shape(each)) for name, each in inputs.items()]
     own = [each for each in outputs if not (destination and each.inplace)]
@@ -128,7 +128,7 @@ def plan(
     end, last, front, least = 0, "", 0, 0
     for group in (shapes, [*made, *made, *kept]):
         for name, size, stride, dtype in group:
-            at = _align(max(end + GUARD, least))
+            at = _align(max(end + GUARD, least)) + shift % ALIGNMENT
             zones.append(Zone(end, at, last, name))
             extent = _extent(size, stride) * dtype.itemsize
             room = extent + (_align(at + extent + GUARD) - at - extent) // 2

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Cache", "Output", "RunResult", "Runner", "Value", "Violation"]
 Cache = Literal["cold", "warm"]
 WARM_SECONDS = 0.02  # of calls ahead of a measurement
-SHIFT = 1 << 16  # bytes by which a moved call's tensors are apart from another call's
+# Bytes by which a moved call's tensors are apart from another call's. Their addresses are odd multiples of 128: those
+# of whole tensors are multiples of 256, those of a tensor's parts need not be.
+SHIFT = (1 << 16) + 128
 
 
 class Runner:

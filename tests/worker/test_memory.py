@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 
@@ -14,6 +15,7 @@ from pytest_flashinfer.worker import cumem, memory, poison, processes, unwritten
 from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.layout import ALIGNMENT, GUARD, Output, plan
 from pytest_flashinfer.worker.memory import Memory
+from pytest_flashinfer.worker.runner import SHIFT
 
 sizes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 dtypes = st.sampled_from([torch.float32, torch.bfloat16, torch.int8, torch.bool, torch.int64])
@@ -152,6 +154,30 @@ def test_moved_tensors_are_elsewhere_seen_from_the_end_of_the_inputs(inputs, out
             other = getattr(moved, part)[name]
             apart = (other.at - moved.front) - (slot.at - usual.front)
             assert apart == (-shift if part == "inputs" else shift) * ALIGNMENT
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 300))
+def test_a_moved_call_finds_its_tensors_at_odd_multiples_of_128(inputs, outputs, size):
+    tensors = {f"x{n}": torch.zeros(size * n + 3) for n in range(inputs)}
+    wanted = [Output(f"y{n}", (size + n,), torch.float16) for n in range(outputs)]
+    moved = plan(tensors, wanted, SHIFT)
+    slots = [*moved.inputs.values(), *moved.live.values(), *moved.snap.values()]
+    assert {slot.at % ALIGNMENT for slot in slots} <= {128}
+    assert moved.front % ALIGNMENT == moved.total % ALIGNMENT == 0
+    ends = [slot.at + slot.extent for slot in moved.inputs.values()]
+    assert max(ends, default=0) + GUARD // 2 + SHIFT <= moved.front
+    assert all(slot.at >= moved.front + GUARD // 2 + SHIFT for slot in slots[inputs:])
+    for one, other in itertools.pairwise(slots):
+        assert one.at + one.room <= other.at - GUARD // 2 + ALIGNMENT
+
+
+def test_addresses_of_a_moved_call_are_multiples_of_128_only(lab):
+    source = "def run(x, y):\n    print(x.data_ptr() % 256, y.data_ptr() % 256)\n    y.copy_(x)\n"
+    runner = lab.build(source)
+    inputs, outputs = {"x": lab.randn(4, 8)}, [Output("y", (4, 8), torch.float32)]
+    found = [runner.run(inputs, outputs, moved=moved) for moved in (False, True)]
+    assert [each.log.split() for each in found] == [["0", "0"], ["128", "128"]]
+    assert not [violation for each in found for violation in each.violations]
 
 
 def test_a_worker_cannot_resize_the_block(lab):
