@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Final
 
+from pytest_flashinfer.inputs.float_roles import DATA
 from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _ANY_ID: Final = ("index", None)  # by which nothing is looked up
 
 def rows(contract: Contract, plan: Plan) -> frozenset[str]:
     """Return the free axes along which the rows of floats lie."""
-    data = {name for name, role in plan.roles.items() if role.kind == "data"}  # a dtype that is none has no role
+    data = {name for name, role in plan.roles.items() if role.kind in DATA}  # a dtype that is none has no role
     dims = [trees for name, trees in contract.dims.items() if trees and name in data]
     return frozenset(ast.unparse(trees[-1]) for trees in dims if len(trees) > 1) & set(contract.free)
 

@@ -144,7 +144,8 @@ _FLOATS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
     _scratch, _tables, _recurrence, _sampling, _scales, _weights,
 )  # fmt: skip
 # Roles whose values a family decides; the others keep to the range that gives them their meaning.
-FREE: Final = frozenset({"data", "unit", "probs", "logits"})
+DATA: Final = frozenset({"data", "logits"})  # of any size
+FREE: Final = DATA | {"unit", "probs"}
 ROTARY: Final = frozenset({"cos_sin", "cos", "sin"})
 _LEAST_BASE: Final = 100.0  # of frequencies; a smaller one is a logarithm's
 _BASE: Final = re.compile(r"(?:theta|base)\b\D{0,12}(\d[\d,_]*(?:\.\d+)?(?:e\d+)?)|\b(10[,_]?000|1e4)\b", re.IGNORECASE)

@@ -11,7 +11,7 @@ import torch
 
 from pytest_flashinfer.inputs import layout, unused
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
-from pytest_flashinfer.inputs.float_roles import ROTARY
+from pytest_flashinfer.inputs.float_roles import DATA, ROTARY
 from pytest_flashinfer.inputs.rearrange import movable, setting_of, targets
 from pytest_flashinfer.inputs.replaced import pools
 from pytest_flashinfer.inputs.stale import live_slots
@@ -29,7 +29,7 @@ _TIMES: Final = 4.0  # the largest value: one as large as the others may be lost
 _ROOM: Final = 64.0  # below the largest of the dtype, for sums
 _TRIES: Final = 16
 _SOME: Final = 1 << 20  # elements tell how large values are
-_FREE: Final = frozenset({"data", "weight"})
+_FREE: Final = DATA | {"weight"}
 _OF_ROWS: Final = ROTARY | {"probs"}  # one value says what the others of its row have to be
 _IDS: Final = frozenset({"page_ids", "page_table", "slots", "sparse", "token_ids", "index"})
 _APART: Final = frozenset({"page_ids", "page_table", "slots"})  # no two are alike, unless they are shared

@@ -219,7 +219,7 @@ KEPT = "Number of tokens that stay in, for each sequence"  # as lengths are desc
 
 @pytest.mark.parametrize(("words", "apart"), [
     (KEPT, set()),
-    (f"{KEPT}; 0 or less: all.", {0}),
+    (f"{KEPT}; 0 or less: all.", {0, -1}),
     (f"{KEPT}; -1 disables it.", {-1}),
     (f"{KEPT}; may exceed the vocabulary.", {51, 100}),
     (f"{KEPT}, at most 50.", set()),
