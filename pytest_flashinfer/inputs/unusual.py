@@ -49,6 +49,13 @@ def _norm_weights(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.where(kind < 0.2, 0.0, torch.where(kind < 0.35, larger, usual))  # noqa: PLR2004 - shares of these
 
 
+def _time_steps(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return steps before their softplus: zero, as of padding, so large that exponentials are infinite, and between."""
+    usual, kind = _normal(x, 0, 3, generator), _uniform(x, 0, 1, generator)
+    beyond = _uniform(x, 89, 120, generator)
+    return torch.where(kind < 0.2, 0.0, torch.where(kind < 0.4, beyond, usual))  # noqa: PLR2004 - shares of these
+
+
 def _powers(low: int, high: int) -> _Fill:
     """Return powers of two: to scale by one costs no accuracy in any arithmetic."""
     return lambda x, generator: _uniform(x, low - 0.5, high + 0.5, generator).round_().exp2_()
@@ -66,7 +73,7 @@ _WIDER: Final[dict[str, _Fill]] = {
     "temperature": _spread(-4, 2),
     "a_log": lambda x, generator: _uniform(x, -4, 3, generator),
     "negative": _spread(-6, 4, -1),
-    "time_step": lambda x, generator: _normal(x, 1, 5, generator),  # some beyond 88, where an exponential is infinite
+    "time_step": _time_steps,
     "log_decay": _spread(-10, 2, -1),  # a chunk's decay has to stay one whose inverse is finite
     "strong_log_decay": _spread(-10, 8, -1),  # said to forget all that was before
     "decay": lambda x, generator: _uniform(x, 0.001, 1.05, generator).clamp_(max=1),  # its logarithm is finite
