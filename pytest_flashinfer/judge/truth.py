@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SAMPLED = "sampled"  # how an output that is drawn at random is known
 _MOST = 0.5
+_BEYOND = 2.0**40  # times the largest value
 _NOTHING = 1e-30  # bounds of outputs that are zero throughout are smaller
 FAR = 4.0  # a reference this many bounds away from its float64 run does not say what is right
 
@@ -162,10 +163,14 @@ def _lost(output: OutputTruth) -> torch.Tensor | None:
 
 
 def hopeless(output: OutputTruth) -> str | None:
-    """Say that most bounds are larger than every value, where they are: a rounding decides what comes out."""
+    """Say that most bounds are larger than every value, or one beyond all measure: a rounding decides what comes out.
+
+    Exponents of 1e10, less the largest of them, may be hundreds off where a kernel multiplies and subtracts at once.
+    """
     if output.allowance is None or output.wide is None or not output.allowance.numel():
         return None
     finite = output.wide.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    if float((output.allowance > finite.abs().max() + _NOTHING).float().mean()) <= _MOST:
-        return None
-    return f"{output.name}: an honest kernel may be off by more than its largest value"
+    largest = finite.abs().max() + _NOTHING
+    if float((output.allowance > largest).float().mean()) > _MOST:
+        return f"{output.name}: an honest kernel may be off by more than its largest value"
+    return f"{output.name}: an honest kernel may overflow" if bool((output.allowance > _BEYOND * largest).any()) else None

@@ -9,7 +9,7 @@ import torch
 
 from pytest_flashinfer.judge.compare import compare
 from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, inadmissible
 
 HEADS, DIM = 4, 64
 
@@ -70,3 +70,23 @@ def test_rows_of_exact_weights_are_held_to_more_than_their_neighbours() -> None:
     assert not found.ok
     assert found.worst is not None
     assert found.worst[0] == 0
+
+
+def fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """As kernels do it with one fused multiply-add: what the largest exponent was rounded by is not subtracted."""
+    logits = q.double() @ k.double().T / math.sqrt(DIM)
+    top = logits.amax(dim=-1, keepdim=True).float()
+    weights = torch.exp(logits - top.double()).float()
+    return ((weights @ v.float()) / weights.sum(dim=-1, keepdim=True)).to(v.dtype)
+
+
+@pytest.mark.parametrize("size", [2.0**n for n in range(0, 24, 3)])
+def test_no_kernel_is_asked_for_exponents_that_one_step_makes_infinite(size: float) -> None:
+    given = inputs(96, 1.0)
+    for x, row in zip(given.values(), (0, 5, 5), strict=True):
+        x[row] *= size
+    given["q"][0] *= torch.sign(given["q"][0].float() @ given["k"][5].float())
+    specs = {"output": OutputSpec("bfloat16", (HEADS, DIM)), "lse": OutputSpec("float32", (HEADS,))}
+    truth = evaluate(attention, given, specs)
+    assert inadmissible(truth) is not None or compare(fused(**given), truth.outputs["output"]).ok
+    assert size > 2**15 or inadmissible(truth) is None
