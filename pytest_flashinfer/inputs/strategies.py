@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.inputs.edges import Case, edge_cases
 from pytest_flashinfer.inputs.grid import Grid, grid_of
+from pytest_flashinfer.inputs.long_cases import fits
 from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar, derived
 
 if TYPE_CHECKING:
@@ -54,16 +55,14 @@ def _rounded(size: int, digits: int) -> int:
 
 
 def _fitted(grid: Grid, wish: Mapping[str, int]) -> dict[str, int]:
-    """Return settled sizes within the budget: the largest wish is halved until they are."""
+    """Return settled sizes within the budget, near to a wish whose largest size is halved until there are some."""
     smaller = dict(wish)
-    axes = grid.settled(smaller)
-    while not grid.fits(axes):
+    while not fits(grid, smaller):
         name = max(smaller, key=lambda n: smaller[n] - grid.lowest(n))
         if smaller[name] <= max(1, grid.lowest(name)):
             return grid.settled(dict.fromkeys(smaller, 1))
         smaller[name] = max(1, grid.lowest(name), smaller[name] // 2)
-        axes = grid.settled(smaller)
-    return axes
+    return grid.settled(smaller)
 
 
 def recipe_strategy(

@@ -173,4 +173,5 @@ def hopeless(output: OutputTruth) -> str | None:
     largest = finite.abs().max() + _NOTHING
     if float((output.allowance > largest).float().mean()) > _MOST:
         return f"{output.name}: an honest kernel may be off by more than its largest value"
-    return f"{output.name}: an honest kernel may overflow" if bool((output.allowance > _BEYOND * largest).any()) else None
+    beyond = bool((output.allowance > _BEYOND * largest).any())
+    return f"{output.name}: an honest kernel may overflow" if beyond else None

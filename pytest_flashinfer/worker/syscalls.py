@@ -13,7 +13,7 @@ _Numbers = dict[str, tuple[int, int | None]]  # x86_64, aarch64
 _CHOSEN: Final[_Numbers] = {
     "seccomp": (317, 277), "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
     "sched_setparam": (142, 118), "sched_setattr": (314, 274), "setpriority": (141, 140), "ioprio_set": (251, 30),
-    "socket": (41, 198), "clone": (56, 220),
+    "socket": (41, 198), "clone": (56, 220), "utimensat": (280, 88),
 }  # fmt: skip
 _REFUSED: Final[_Numbers] = {
     "io_uring_setup": (425, 425),  # what is asked for through a ring, a socket too, passes no filter
@@ -27,7 +27,7 @@ _REFUSED: Final[_Numbers] = {
 _PRETENDED: Final[_Numbers] = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
-    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
 }  # fmt: skip
 _UNSUPPORTED: Final[_Numbers] = {
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),

@@ -115,3 +115,19 @@ def test_any_size_is_drawn_and_small_ones_are_what_it_shrinks_to():
     assert max(found) <= max(grid_of(ROWS).candidates["n"])
     found = hypothesis.find(axes_strategy(ROWS), lambda sizes: sizes["n"] > 12, settings=settings(database=None))
     assert found == {"w": 8, "n": 13}
+
+
+def test_a_size_beyond_what_a_constraint_allows_gives_way_to_a_smaller_one():
+    sizes = axes(n=None, part=None, head_dim=48)
+    inputs = {"x": tensor("n head_dim"), "table": tensor("n part")}
+    definition = define("partial", sizes, inputs, {"y": tensor("n head_dim")}, "", "part % 2 == 0", "part <= head_dim")
+    found = set()
+
+    @settings(max_examples=300, deadline=None, database=None)
+    @hypothesis.seed(3)
+    @given(axes_strategy(definition))
+    def draw(sizes):
+        found.add(sizes["part"])
+
+    draw()
+    assert {2, 48} <= found <= {*range(2, 49, 2)}

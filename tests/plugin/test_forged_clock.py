@@ -7,20 +7,15 @@ import pytest
 
 from .repository import GOOD, Repository
 
-# By what the clock noted: its functions are left alone, for whoever replaces those is named before.
-FORGED = """
+# By what the clock noted of the rounds before: its functions are left alone, for whoever replaces those is named first.
+FORGES = """
 import gc
 from pytest_flashinfer.worker.clock import Span, WallClock
 clocks = [each for each in gc.get_objects() if type(each) is WallClock]
-class Forged(list):
-    def append(self, span):
-        super().append({})
-"""
-FORGES = """
 honest = run
 def run(x, w):
     for clock in clocks:
-        clock._spans = Forged(clock._spans)
+        clock._spans[:] = [{} for _ in clock._spans]
     return honest(x, w)
 """
 SPANS = {
@@ -38,7 +33,7 @@ def forged(pytester):
     repository.sizes(4)
     repository.solve()
     for name, span in SPANS.items():
-        repository.solve(name, FORGED.format(span) + GOOD + FORGES)
+        repository.solve(name, GOOD + FORGES.format(span))
     return repository
 
 

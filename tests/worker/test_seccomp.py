@@ -268,6 +268,7 @@ def test_files_can_be_copied_and_moved_with_all_that_belongs_to_them(lab):
         "tree": "shutil.copytree('many', 'more')",
         "move": "shutil.move('three', 'many/three')",
         "touch": "pathlib.Path('one').touch()",
+        "touch what is not there": "[pathlib.Path('new').touch(), os.stat('new')][0]",
         "packed": "[t := tarfile.open('all.tar', 'w'), t.add('many'), t.close()][1]",
         "unpacked": "tarfile.open('all.tar').extractall('out')",
         "temporary": "tempfile.NamedTemporaryFile().close()",
@@ -326,6 +327,8 @@ def test_each_call_is_answered_as_it_is_to_be(machine_, network):
         assert {ask(number) for number in those(machine_).values()} == {wanted}
     named = {number for those in (syscalls.chosen, *ANSWERS) for number in those(machine_).values()}
     assert {ask(number) for number in range(500) if number not in named} == {seccomp._ALLOW}
+    dates = [ask(numbers["utimensat"], 3, 4, times) for times in (0, 1, 1 << 32, 7 << 40)]
+    assert dates == [seccomp._ALLOW, *[seccomp._PRETEND] * 3]
     assert ask(numbers["prlimit64"], 77) == seccomp._ALLOW
     assert ask(numbers["prlimit64"], 78) == seccomp._REFUSE
     threads = 0x3D0F00  # what a new thread shares with the one that makes it
