@@ -133,6 +133,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             step.declared = true_dtype(tensor) if true_dtype(tensor) is not self.wide else torch.float32
         lifted = tag(torch.Tensor.to(tensor, self.wide), step.declared, origin=origin, clean=clean)
         lifted.exponential, lifted.integral, lifted.terms = step.name in ("exp", "exp2"), integral, terms
+        moved = step.kind is Kind.MOVE and any(arg.difference for arg in floats)
+        lifted.difference = moved or step.name in ("sub", "rsub")
         lifted.eight = step.kind is Kind.MOVE and bool(floats) and all(map(of_eight, floats))
         lifted.base = floats[0] if self.viewing and floats else None
         return lifted

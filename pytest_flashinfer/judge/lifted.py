@@ -36,6 +36,7 @@ class Lifted(torch.Tensor):
     origin: bool
     clean: bool
     exponential: bool = False  # comes right from exp or exp2
+    difference: bool = False  # comes right from a subtraction
     integral: bool = False  # integers, whatever rounding made them: arithmetic on them is exact
     eight: bool = False  # values of 8-bit inputs, in whichever dtype
     terms: tuple[Step, ...] = ()  # sums with a broadcast term that no product has been made of

@@ -174,7 +174,7 @@ def decay(arg: Lifted) -> float:
     add up to 1.
     """
     plain = arg.as_subclass(torch.Tensor)
-    if arg.terms or not plain.numel() or not bool((plain.isfinite() & (plain <= 0)).all()):
+    if arg.terms or arg.difference or not plain.numel() or not bool((plain.isfinite() & (plain <= 0)).all()):
         return 0.0
     shares = any(bool(((plain.exp().sum(dim=axis) - 1).abs() < _ONE).all()) for axis in range(plain.ndim))
     return 0.0 if shares else _STEPS * float(plain.abs().mean())

@@ -66,7 +66,12 @@ def test_the_terms_of_a_softmax_are_no_decays() -> None:
     def shares(x: torch.Tensor) -> torch.Tensor:
         return torch.exp(torch.log_softmax(x, dim=-1))
 
-    for function in (differences, shares):
+    def merged(x: torch.Tensor) -> torch.Tensor:
+        one, other = x, x.flip(0)
+        top = torch.maximum(one, other)
+        return torch.exp(one - top) + torch.exp((other - top).reshape(8, 64))
+
+    for function in (differences, shares, merged):
         truth = evaluate(function, {"x": x}, {"y": OutputSpec("float32", (8, 64))}).outputs["y"]
         assert truth.native is not None
         assert not compare(truth.native * (1 + 2.0**-15), truth).ok
