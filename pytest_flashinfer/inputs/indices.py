@@ -24,6 +24,7 @@ _TRIES: Final = 16
 _FEW: Final = 2  # tokens that occur in `few_ids`
 _NO_PAGE: Final = 1 << 30  # nobody has as many
 _RANGE: Final = 4  # fewer ids have one order between the first and the last
+_ALIKE: Final = 8  # draws, in one of which ids that may repeat look like a range by their ends
 _MANY: Final = 1 << 20  # ids of which few are drawn one by one
 
 
@@ -226,7 +227,17 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     alone = len(flat) == 1 and setting.rng.randrange(2)  # a single id is no end as often as it is one
     for place, end in zip(used, () if alone else _ends(setting, low, top), strict=False):
         flat[place] = end
+    if not (few or away):
+        _look_like_a_range(setting, flat, low, top)
     return ids
+
+
+def _look_like_a_range(setting: Setting, flat: torch.Tensor, low: int, top: int) -> None:
+    """Now and then have the first and the last id be those of a range that they do not make, often one from `low`."""
+    if not _RANGE <= len(flat) <= top - low or setting.rng.randrange(_ALIKE):
+        return
+    flat[0] = low + setting.rng.choice((0, setting.rng.randint(0, top - low - len(flat))))
+    flat[-1] = flat[0] + len(flat) - 1
 
 
 def _tokens(seed: int, low: int, top: int) -> list[int]:

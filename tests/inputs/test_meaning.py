@@ -480,7 +480,7 @@ def test_a_few_rows_of_ids_are_alike_or_count_up(name):
                         {"x": tensor("n h"), name: tensor("three n", "int32"), "cos_cache": tensor("rows h")},
                         {"y": tensor("n h")}, NOTHING, f"({name} >= 0).all()", f"({name} < rows).all()")  # fmt: skip
     sizes = {"three": 3, "n": 7, "rows": 30, "h": 8}
-    drawn = [make_inputs(definition, sizes, Recipe(seed))[name] for seed in range(80)]
+    drawn = [make_inputs(definition, sizes, Recipe(seed))[name] for seed in range(160)]
     equal = {(a, b) for ids in drawn for a, b in ((0, 1), (0, 2), (1, 2)) if torch.equal(ids[a], ids[b])
              and not bool((ids == ids[:1]).all())}  # fmt: skip
     assert equal == {(0, 1), (0, 2), (1, 2)}
@@ -527,3 +527,16 @@ def test_a_number_of_tokens_to_keep_may_be_none_or_less_where_the_contract_says_
     inputs = {"logits": tensor("batch vocab_size"), "top_k": tensor("batch", "int32", description=words)}
     definition = define("keep", axes(batch=None, vocab_size=None), inputs, {"y": tensor("batch vocab_size")}, NOTHING)
     assert min(int(given["top_k"].min()) for _, given in every(definition) if len(given["top_k"])) == least
+
+
+def test_ids_that_may_repeat_look_like_a_range_by_their_ends_at_times():
+    inputs = {"x": tensor("rows h"), "index": tensor("n", "int32")}
+    reference = "def run(x, index):\n    return x[index]\n"
+    definition = define("pick", axes(rows=None, n=None, h=4), inputs, {"y": tensor("n h")}, reference,
+                        "((index >= 0) & (index < rows)).all()")  # fmt: skip
+    drawn = [make_inputs(definition, {"rows": 40, "n": 12}, Recipe(seed))["index"] for seed in range(120)]
+    alike = [ids for ids in drawn if int(ids[-1] - ids[0]) == 11]
+    assert 5 < len(alike) < 40
+    assert any(int(ids[0]) == 0 for ids in alike)
+    assert any(int(ids[0]) > 0 for ids in alike)
+    assert not any(torch.equal(ids, ids[0] + torch.arange(12)) for ids in drawn)
