@@ -75,9 +75,7 @@ def _real(spread: Spread, name: str) -> OutputTruth:
     if name in spread.moved:
         notes.append("bounds have room for the values of other ids, where their order is a matter of rounding")
     given = native.to(torch.float64)
-    known = torch.isfinite(given)
-    other = known != (torch.isfinite(wide) & (wide.abs() < overflow_at(dtype)))
-    other |= torch.isnan(given) != torch.isnan(wide)
+    known, other = _values(given, wide, dtype)
     disputed, bare = int(other.sum()), other & known  # where only the reference itself has a value
     if disputed:
         notes.append(f"{disputed} elements are finite in only one of reference and float64")
@@ -91,7 +89,7 @@ def _real(spread: Spread, name: str) -> OutputTruth:
         worst = float(ratio.max())
         notes.append(f"the reference gives {short}: bounds have room for its last rounding")
     if worst > 1:
-        factor = rows(ratio).amax(dim=1, keepdim=True).expand(rows(ratio).shape).reshape(limit.shape)
+        factor = rows(ratio).amax(dim=1, keepdim=True).expand(rows(ratio).shape).reshape(limit.shape)  # of each row
         limit = limit * torch.where(factor > 1, _MARGIN * factor, 1.0)
         if not spread.plan.decides:  # else a near-tie may have gone the other way, as in an honest kernel
             bare |= (factor > FAR) & known
@@ -113,6 +111,13 @@ def _real(spread: Spread, name: str) -> OutputTruth:
         disputed=disputed,
         notes=tuple(notes),
     )
+
+
+def _values(given: torch.Tensor, wide: torch.Tensor, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which elements the reference has a number for, and for which it and the float64 run say otherwise."""
+    known = torch.isfinite(given)
+    other = known != (torch.isfinite(wide) & (wide.abs() < overflow_at(dtype)))
+    return known, other | (torch.isnan(given) != torch.isnan(wide))
 
 
 def _limit(spread: Spread, name: str, wide: torch.Tensor, dtype: str) -> torch.Tensor:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
 from pytest_flashinfer.judge.draws import FALSE_ALARM, LED, Draws
 from pytest_flashinfer.judge.leading import Leading
+from tests.judge.drawing import accuse_rarely, drawn
 
 
 def rows(number: int, low: float, high: float, seed: int) -> torch.Tensor:
@@ -18,10 +17,6 @@ def rows(number: int, low: float, high: float, seed: int) -> torch.Tensor:
     share = torch.empty(number, 1).uniform_(low, high, generator=generator)
     led = share * torch.eye(300)[torch.randint(300, (number,), generator=generator)] + (1 - share) * mass
     return torch.where(torch.rand(number, 1, generator=generator) < 0.2, led, mass)
-
-
-def drawn(mass: torch.Tensor, seed: int) -> torch.Tensor:
-    return torch.multinomial(mass, 1, generator=torch.Generator().manual_seed(seed))
 
 
 def greedy(mass: torch.Tensor, above: float, seed: int) -> torch.Tensor:
@@ -41,13 +36,7 @@ def test_what_is_expected_of_the_others_is_what_draws_of_each_id_would_count(sha
 
 @pytest.mark.parametrize(("low", "high"), [(0.5, 0.5), (0.6, 0.8), (0.7, 0.95), (0.9, 0.999), (1.0, 1.0)])
 def test_honest_draws_are_accused_as_rarely_as_stated(low: float, high: float) -> None:
-    found = []
-    for seed in range(60):
-        leading, mass = Leading(), rows(600, low, high, seed)
-        leading.add(drawn(mass, seed), mass)
-        found.append(leading.chance())
-    assert min(found) > 1e-4
-    assert sum(each < 0.1 for each in found) <= 6 + 3 * math.sqrt(6)
+    accuse_rarely(Leading, lambda seed: rows(600, low, high, seed))
 
 
 @pytest.mark.parametrize("above", [0.65, 0.8])

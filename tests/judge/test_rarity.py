@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,14 +9,11 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.judge.draws import FALSE_ALARM
 from pytest_flashinfer.judge.rarity import _LEVELS, Rarity
+from tests.judge.drawing import accuse_rarely, drawn
 
 
 def rows(number: int, ids: int, heat: float, seed: int) -> torch.Tensor:
     return (heat * torch.randn(number, ids, generator=torch.Generator().manual_seed(seed))).softmax(1)
-
-
-def drawn(mass: torch.Tensor, seed: int) -> torch.Tensor:
-    return torch.multinomial(mass, 1, generator=torch.Generator().manual_seed(seed))
 
 
 @settings(deadline=None, max_examples=20)
@@ -35,13 +30,7 @@ def test_the_mass_of_tails_is_what_draws_of_each_id_would_count(ids: int, heat: 
 
 @pytest.mark.parametrize(("heat", "ids"), [(0.1, 500), (1.0, 500), (1.0, 20), (4.0, 500)])
 def test_honest_draws_are_accused_as_rarely_as_stated(heat: float, ids: int) -> None:
-    found = []
-    for seed in range(60):
-        rarity, mass = Rarity(), rows(100, ids, heat, seed)
-        rarity.add(drawn(mass, seed), mass)
-        found.append(rarity.chance())
-    assert min(found) > 1e-4
-    assert sum(each < 0.1 for each in found) <= 6 + 3 * math.sqrt(6)
+    accuse_rarely(Rarity, lambda seed: rows(100, ids, heat, seed))
 
 
 def test_a_tail_that_is_cut_off_and_one_that_is_too_heavy_are_found() -> None:
