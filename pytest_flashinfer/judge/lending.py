@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .bound import rows
-from .floats import FLUSH
+from .floats import FLUSH, is_narrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +52,9 @@ def terms(lender: OutputTruth) -> Terms | None:
 
 def facts(lender: OutputTruth) -> Facts | None:
     """Return what is to be known of all rows of an output, or of some of them."""
-    native = lender.native
-    if native is None or lender.allowance is None:
+    if lender.native is None or lender.allowance is None:
         return None
+    native = _readable(lender.native)
     counts = native.isfinite() if lender.undecided is None else native.isfinite() & ~lender.undecided
     allowed = rows(lender.allowance.masked_fill(~counts, 0.0))
     if allowed.shape[1]:
@@ -84,13 +84,18 @@ def lent(output: OutputTruth, lends: Terms | None) -> OutputTruth:
     """Return an output with the lender's largest bound, but no more of each row than is usual for the lender's rows."""
     if output.native is None or not output.native.numel() or lends is None:
         return output
-    here = _sizes(output.native)
+    here = _sizes(_readable(output.native))
     most = lends.largest
     bound = torch.full_like(here, most) if lends.usual is None else (lends.usual * here).clamp(max=most)
     bound = _MARGIN * bound + FLUSH
     if output.dtype != "float64":
         bound = bound.to(torch.float32)  # there is one for each element in the end
     return replace(output, allowance=bound.expand(rows(output.native).shape).reshape(output.native.shape), how=LENT)
+
+
+def _readable(value: torch.Tensor) -> torch.Tensor:
+    """Return 8-bit floats as float32: torch does not say which of them are finite."""
+    return value.to(torch.float32) if is_narrow(value.dtype) else value
 
 
 def _sizes(value: torch.Tensor) -> torch.Tensor:

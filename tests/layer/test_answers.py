@@ -237,6 +237,13 @@ def test_a_loud_row_lends_a_quiet_one_no_more_than_its_share():
     assert torch.allclose(found, 4e-2 * rows)
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16])
+def test_values_of_all_lengths_lend_what_they_would_in_float32(dtype):
+    lender, native = torch.tensor([[2.0, -8.0], [0.5, float("nan")]]), torch.tensor([[4.0, -1.0], [0.0, 64.0]])
+    found = lent(native.to(dtype), lender.to(dtype), 1e-3)
+    assert torch.equal(found, lent(native, lender, 1e-3))
+
+
 @pytest.mark.parametrize("lender", [torch.zeros(2, 3), torch.ones(5, 3)])
 @pytest.mark.parametrize("shape", [(), (4,), (4, 1), (0, 3), (3, 0)])
 def test_rows_of_zeros_and_other_shapes_lend_and_borrow(lender, shape):

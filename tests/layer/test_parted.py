@@ -43,6 +43,10 @@ LATE = (
 )
 ROUNDED = "import torch\ndef run(a, b):\n    return torch.matmul((a * 3).round().half(), b.T)\n"
 WHOLE = "import torch\ndef run(a, b):\n    return torch.matmul(a, b.T), (a.float() * 50).to(torch.int32)\n"
+EIGHT = (
+    "import torch\ndef run(a, b):\n    c = torch.matmul(a.float(), b.float().T)\n    s = c.abs().amax(-1) / 448\n"
+    "    return (c / s[:, None]).to(torch.{}), s\n"
+)
 Q = TensorSpec(("m", "k"), "int32")
 KINDS = {
     "gemm": (GEMM, {"c": C}),
@@ -52,6 +56,10 @@ KINDS = {
     "rows that depend on others, further down": (LATE, {"c": C}),
     "undecided": (ROUNDED, {"c": C}),
     "integers": (WHOLE, {"c": C, "q": Q}),
+    **{
+        dtype: (EIGHT.format(dtype), {"c": TensorSpec(("m", "n"), dtype), "s": S})
+        for dtype in ("float8_e4m3fn", "float8_e5m2", "bfloat16")
+    },
 }
 
 
@@ -140,7 +148,7 @@ def judged(answers, case, outputs, tolerance=Tolerance()):  # noqa: B008 - froze
 
 
 def late_element(outputs):
-    outputs["c"][-1, 3] += 1
+    outputs["c"][-1, 3] = (-outputs["c"][-1, 3].float() - 1).to(outputs["c"].dtype)
 
 
 def not_a_number(outputs):
