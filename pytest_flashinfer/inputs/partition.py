@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,16 +12,15 @@ if TYPE_CHECKING:
 def partition(total: int, count: int, variant: str, rng: Random, caps: Sequence[int] | None = None) -> list[int]:
     """Split `total` into `count` lengths >= 0 that sum to it; `caps` bounds each where their sum allows.
 
-    `uniform`: as equal as can be; `one_long`: one segment has all; `single`: as many of one element as possible, the
-    rest in one segment; `empty`: more than half are empty, the first and the last among them; anything else is mixed:
-    empty ones, single elements, short ones and now and then a long one, in random order. `shared` is so or uniform: of
-    sequences that are as long some are told by less than all their pages.
+    `uniform`: as equal as can be, now and then but for two; `one_long`: one segment has all; `single`: as many of one
+    element as possible, the rest in one segment; `empty`: more than half are empty, the first and the last among them;
+    anything else is mixed: empty ones, single elements, short ones and now and then a long one, in random order.
+    `shared` is so or as equal as can be: of sequences that are as long some are told by less than all their pages.
     """
     if count <= 0:
         return []
-    variant = "uniform" if variant == "shared" and rng.randrange(2) else variant
-    make = {"uniform": _uniform, "one_long": _one_long, "single": _single, "empty": _empty}.get(variant, _mixed)
-    lengths = make(total, count, rng)
+    variant = "equal" if variant == "shared" and rng.randrange(2) else variant
+    lengths = _MAKE.get(variant, _mixed)(total, count, rng)
     return lengths if caps is None else _capped(lengths, caps, rng)
 
 
@@ -44,9 +43,19 @@ def floored(lengths: Sequence[int], least: int, *, none: bool = False) -> list[i
     return result
 
 
-def _uniform(total: int, count: int, rng: Random) -> list[int]:
+def _equal(total: int, count: int, rng: Random) -> list[int]:
     del rng
     return [total // count + (i < total % count) for i in range(count)]
+
+
+def _uniform(total: int, count: int, rng: Random) -> list[int]:
+    lengths = _equal(total, count, rng)
+    if count > 2 and total >= count and rng.randrange(2):  # noqa: PLR2004 - the first stays
+        # who concludes from the first one and the total that all are equal is wrong then
+        longer, shorter = rng.sample(range(1, count), 2)
+        lengths[longer] += 1
+        lengths[shorter] -= 1
+    return lengths
 
 
 def _one_long(total: int, count: int, rng: Random) -> list[int]:
@@ -106,3 +115,6 @@ def _capped(lengths: list[int], caps: Sequence[int], rng: Random) -> list[int]:
     if left:
         result[rng.randrange(len(result))] += left
     return result
+
+
+_MAKE: Final = {"equal": _equal, "uniform": _uniform, "one_long": _one_long, "single": _single, "empty": _empty}

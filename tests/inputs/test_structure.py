@@ -65,10 +65,18 @@ def test_mixed_segments_have_empty_single_and_long_ones():
 
 def test_each_variant_is_what_it_is_called():
     rng = Random(0)
-    assert partition(7, 3, "uniform", rng) == [3, 2, 2]
+    assert partition(7, 2, "uniform", rng) == [4, 3]
     assert sorted(partition(7, 3, "one_long", rng)) == [0, 0, 7]
     assert sorted(partition(7, 3, "single", rng)) == [1, 1, 5]
     assert partition(9, 6, "empty", rng).count(0) >= 4
+
+
+def test_uniform_segments_are_equal_or_all_but_two_that_the_first_does_not_tell_of():
+    seen = {tuple(partition(12, 4, "uniform", Random(seed))) for seed in range(40)}
+    assert (3, 3, 3, 3) in seen
+    others = seen - {(3, 3, 3, 3)}
+    assert len(others) > 2
+    assert all(lengths[0] == 3 and sorted(lengths) == [2, 3, 3, 4] for lengths in others)
 
 
 def test_the_total_of_a_workload_is_kept_and_the_partition_drawn():
