@@ -86,6 +86,14 @@ DECLARATIONS: tuple[Declaration, ...] = (
         metavar="SECONDS",
     ),
     Declaration(
+        "reference_timeout",
+        "string",
+        "seconds in which the reference has to answer about a case (default: 120, or --fib-timeout if that is more)",
+        None,
+        values.seconds,
+        metavar="SECONDS",
+    ),
+    Declaration(
         "build_jobs",
         "string",
         "C++ and CUDA solutions that are compiled ahead at the same time, while others run; 1: none (default: one for"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LEVELS = 3  # a definition lies at most this deep in its data set: definitions/<op_type>/<name>.json
 MOST_JOBS = 8  # compilers at once, where nobody says how many: each may take gigabytes
+REFERENCE_SECONDS = 120.0  # a reference is written to be read, and is run several times for one answer
 Scope = Literal["auto", "smoke", "full"]
 
 
@@ -40,6 +41,7 @@ class Options:
     scope: Scope
     timeout: float
     build_timeout: float
+    reference_timeout: float
     build_jobs: int
     seed: int
     tolerance: tuple[str, ...]
@@ -90,6 +92,7 @@ def read(config: pytest.Config) -> Options:
     if getattr(config, "workerinput", {}).get("fib_turn"):
         values["build_jobs"] = 1  # of the processes of pytest-xdist the first compiles ahead, for all of them
     values["build_jobs"] = values["build_jobs"] or max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)) - 2))
+    values["reference_timeout"] = values["reference_timeout"] or max(REFERENCE_SECONDS, values["timeout"])
     for name in ("traces", "results", "report", "baseline"):
         values[name] = invocation / Path(values[name]).expanduser() if values[name] else None
     if values["resume"] and values["traces"] is None:

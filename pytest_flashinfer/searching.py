@@ -99,6 +99,8 @@ class SizeSearch:
         other is left, the item is skipped. Where calls are slow, most cases are called once only: another size tells
         more than another call.
         """
+        if self.reference.hung:
+            raise ReferenceFailed(self.reference.hung)
         tally = Tally(self.definition)
         pace = Pace(self.large)
         spent = Spent(self.solution, self.reference, pace)

@@ -115,7 +115,7 @@ class FibSession:
         return Answers(
             self.judge,
             definition,
-            timeout=max(120.0, self.options.timeout),
+            timeout=self.options.reference_timeout,
             budget=max(1 << 30, self.card.whole // 16),
             keep=max(1 << 28, self.card.memory // 32),  # all truths of small workloads, for the next solution
             spare=self.card.spare,
@@ -143,7 +143,7 @@ class FibSession:
             (source,),
             destination_passing=definition.reference_style == "destination",
         )
-        return UnderTest(Kernel(self.judge, definition, solution, timeout=max(120.0, self.options.timeout)))
+        return UnderTest(Kernel(self.judge, definition, solution, timeout=self.options.reference_timeout))
 
     def reference_times(
         self, path: Path, uuid: str, measure: Callable[[int], list[float]], measurements: int = 1

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import InputsError
@@ -27,16 +27,18 @@ from pytest_flashinfer.judge.truth import Truth, inadmissible, without_nan
 from pytest_flashinfer.worker.errors import WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import torch
 
     from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.judge.asking import Oracle
     from pytest_flashinfer.judge.lending import Terms
     from pytest_flashinfer.judge.tolerance import Operands
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.pool import Pool
 
+T = TypeVar("T")
 KEPT_BYTES = 1 << 28  # of truths that are kept for the next solution
 _SMALL = 1 << 26  # bytes of a case on which the reference is run again, to see whether it gives the same
 _CASES = 3  # on which it has to: one may have values that hide what is added to them
@@ -73,6 +75,11 @@ class Answers:
         self._unsteady: Unsteady | None = None
         self._divided = Divided(self._ask_rows, lambda case: _raised(self._found(case, host=False)))
         self.kept: Shelf[Truth | ReferenceFailed] = Shelf(keep, spare)
+
+    @property
+    def hung(self) -> str:
+        """Why the reference is asked of no case any more; empty where it is."""
+        return self._process.hung
 
     def credit(self, operands: Operands) -> None:
         """Say whether bounds have room for operands held in 16 bits inside; bounds of the other kind are not lent."""
@@ -133,7 +140,7 @@ class Answers:
         """Return shape (as stored) and dtype of every output, as the reference gives them. Raises ReferenceFailed."""
         specs = open_specs(self.definition)
         seed = case.recipe.short_seed
-        found = self._process.ask(lambda oracle: oracle.shapes(case.values, specs, seed=seed, timeout=self.timeout))
+        found = self._run(case, lambda oracle: oracle.shapes(case.values, specs, seed=seed, timeout=self.timeout))
         return {
             name: None if each is None else (tuple(map(int, each["size"])), str(each["dtype"]).removeprefix("torch."))
             for name, each in zip(specs, found, strict=True)
@@ -148,7 +155,7 @@ class Answers:
         """
         request = {"what": what, "axes": dict(axes), "seed": seed, "scalars": dict(scalars)}
         try:
-            return self._process.ask(lambda oracle: errands.make(oracle, request, self.timeout), needed=False)
+            return self._process.ask(lambda oracle: errands.make(oracle, request, self.timeout))
         except NoReference as error:
             raise ModuleAbsent(str(error)) from error
         except ReferenceFailed as error:
@@ -222,14 +229,17 @@ class Answers:
     def _ask(self, case: Case, **options: Any) -> Truth | ReferenceFailed:
         settings = {**self._settings(case), **options}
         try:
-            return self._process.ask(lambda oracle: oracle.ask(case.values, specs_of(case), **settings))
+            return self._run(case, lambda oracle: oracle.ask(case.values, specs_of(case), **settings))
         except ReferenceFailed as error:
             return error
 
     def _ask_rows(self, case: Case, part: slice, last: bool) -> Truth | None:  # noqa: FBT001 - one of three facts
         native = case.lender is not None
         settings = {**self._settings(case), "case": repr(case.key), "last": last, "native": native}
-        return self._process.ask(lambda oracle: oracle.ask_rows(case.values, specs_of(case), part, **settings))
+        return self._run(case, lambda oracle: oracle.ask_rows(case.values, specs_of(case), part, **settings))
+
+    def _run(self, case: Case, question: Callable[[Oracle], T]) -> T:
+        return self._process.ask(question, nbytes=case.nbytes)
 
     def _settings(self, case: Case) -> dict[str, Any]:
         seed = case.recipe.short_seed

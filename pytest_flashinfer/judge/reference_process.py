@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_flashinfer.data.reference_rules import DUMP
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.pool import Pool
 
 T = TypeVar("T")
+HUNG = "the reference is not asked again: it gave no answer in time"
 
 
 class ReferenceProcess:
-    """Has an oracle asked. `timeout` in seconds is for loading the reference; one that cannot be is not tried again."""
+    """Has an oracle asked. `timeout` in seconds is for loading the reference; one that cannot be is not tried again.
+
+    One that has hung is not asked of cases as large again, and of none where it had answered nothing: each takes as long.
+    """
 
     def __init__(self, pool: Pool, definition: Definition, timeout: float, scribbled: Scribbled) -> None:
         self.pool = pool
@@ -31,27 +36,45 @@ class ReferenceProcess:
         self.scribbled = scribbled  # outlives the process
         self._oracle: Oracle | None = None
         self._broken: BuildFailed | None = None
+        self._answered = False
+        self._least = math.inf  # bytes of the smallest case on which it hung; 0 where it is asked of none
+        self.hung = ""  # why it is asked of no case any more
 
     @property
     def running(self) -> Oracle | None:
         """The oracle, where its process lives."""
         return self._oracle if self._oracle is not None and self._oracle.worker.alive else None
 
-    def ask(self, question: Callable[[Oracle], T], *, needed: bool = True) -> T:
+    def ask(self, question: Callable[[Oracle], T], *, nbytes: int | None = None) -> T:
         """Return what a question gives. Raises ReferenceFailed, also for the errors of the worker.
 
-        Where the reference is not `needed`, the rest of the definition's code will do.
+        A question about a case of `nbytes` runs the reference; without, the rest of the definition's code will do.
         """
+        if self.hung or (nbytes is not None and nbytes >= self._least):
+            raise ReferenceFailed(self.hung or f"{HUNG} on a case of {self._least:,} bytes, and this is as large")
         self.pool.turns.give_way()
         try:
-            return question(self._live(needed=needed))
-        except (WorkerDied, WorkerTimedOut) as error:
+            found = question(self._live(needed=nbytes is not None))
+        except WorkerTimedOut as error:
+            self.close()
+            self._note_hang(nbytes)
+            limit = "--fib-reference-timeout gives it more"
+            raise ReferenceFailed(f"the reference's process: {error.detail}; {limit}") from error
+        except WorkerDied as error:
             self.close()
             raise ReferenceFailed(f"the reference's process: {error.detail}") from error
         except WorkerError as error:
             absent = error.kind == "absent" and self.definition.form == DUMP
             kind = NoReference if absent else Unsteady if error.kind == UNSTEADY else ReferenceFailed
             raise kind(error.detail) from error
+        self._answered = self._answered or nbytes is not None
+        return found
+
+    def _note_hang(self, nbytes: int | None) -> None:
+        if not self._answered:
+            self.hung = f"{HUNG} when it was first asked"
+        elif nbytes is not None:
+            self._least = nbytes
 
     def close(self) -> None:
         """End the process; the next question starts another."""

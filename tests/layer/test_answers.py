@@ -271,13 +271,38 @@ def test_a_truth_larger_than_the_memory_is_kept_until_the_next(answers, monkeypa
     assert FakeOracle.asked == 3
 
 
-@pytest.mark.parametrize("error", [WorkerDied("signal SIGSEGV"), WorkerTimedOut(3.0)], ids=["dies", "hangs"])
-def test_a_reference_that_ends_is_started_anew(answers, error):
-    FakeOracle.script.append(error)
+def test_a_reference_that_dies_is_started_anew(answers):
+    FakeOracle.script.append(WorkerDied("signal SIGSEGV"))
     with pytest.raises(ReferenceFailed, match="the reference's process"):
         answers.answer(case())
     assert answers.answer(case(5)).outputs["y"].native is not None
     assert FakeOracle.built == 2
+
+
+def test_a_reference_that_hung_is_started_anew_for_smaller_cases_only(answers):
+    answers.answer(case(3))
+    FakeOracle.script.append(WorkerTimedOut(3.0))
+    with pytest.raises(ReferenceFailed, match=r"no answer within 3 s; .*; --fib-reference-timeout gives it more"):
+        answers.answer(case(5))
+    for size in (5, 6):
+        with pytest.raises(ReferenceFailed, match="not asked again: it gave no answer in time on a case of 40 bytes"):
+            answers.answer(case(size, fill=2.0))
+    assert answers.answer(case(4)).outputs["y"].native is not None
+    assert (FakeOracle.asked, FakeOracle.built, answers.hung) == (3, 2, "")
+
+
+@pytest.mark.parametrize("place", ["question", "import"])
+def test_a_reference_that_hung_when_it_was_asked_first_is_asked_no_more(answers, place):
+    if place == "import":
+        FakeOracle.build_error = WorkerTimedOut(3.0)
+    else:
+        FakeOracle.script.append(WorkerTimedOut(3.0))
+    with pytest.raises(ReferenceFailed, match="no answer within 3 s"):
+        answers.answer(case())
+    with pytest.raises(ReferenceFailed, match="not asked again"):
+        answers.answer(case(1))
+    assert (FakeOracle.asked, FakeOracle.built) == (place == "question", 1)
+    assert "not asked again" in answers.hung
 
 
 def test_a_failure_is_remembered_too(answers):

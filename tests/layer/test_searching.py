@@ -178,15 +178,20 @@ class Item(SimpleNamespace):
         self.warn = lambda warning: self.warnings.append(str(warning))
 
 
-def search(*, item=None, definition=ROWS, listed=(), solution=None, **options):
+def search(*, item=None, definition=ROWS, listed=(), solution=None, hung="", **options):
     options = {"layouts": "contiguous", "examples": 30, "seconds": 30.0, "seed": 1, "save_failures": False} | options
     progress = SimpleNamespace(step=lambda text: None, clear=lambda: None)
     session = SimpleNamespace(
         options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress
     )
     solution = solution or under_test()
-    reference = SimpleNamespace(native_seconds=0.0)
+    reference = SimpleNamespace(native_seconds=0.0, hung=hung)
     return SizeSearch(item or Item(), definition, listed, session, solution, reference=reference)
+
+
+def test_nothing_is_drawn_for_a_reference_that_hangs():
+    with pytest.raises(ReferenceFailed, match="not asked again"):
+        search(hung="the reference is not asked again").run(None)
 
 
 def under_test(source="", **changes):
