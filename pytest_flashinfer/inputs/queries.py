@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.dtypes import is_integer
+from pytest_flashinfer.inputs.segments import USUAL
 from pytest_flashinfer.inputs.subject import NAMES, pools
 from pytest_flashinfer.inputs.trees import names_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _LEN: Final = re.compile(r"len")
 _SOME: Final = re.compile(r"causal|tri[lu]\b|mask|window|-inf|finfo", re.IGNORECASE)  # a query may see no key at all
+_LONGEST: Final = 4 * USUAL
 _ROWS: Final = frozenset({"data", "unit"})
 
 
@@ -95,6 +97,16 @@ def of_queries(name: str) -> bool:
     """Whether such a scalar is of queries: `max_q_len`, `max_tokens_per_sequence`."""
     named = NAMES["query"].search(name) and not NAMES["keys"].search(name)
     return bool(named or re.search(r"tokens?_per_seq", name))
+
+
+def capacity(setting: Setting, found: Sequences, stated: int | None = None) -> int:
+    """Return how many keys one sequence can have: by its page table, or by the padded axis of the keys.
+
+    Where neither says it, as many as are `stated`, if there is an axis that large.
+    """
+    largest = max((setting.env.get(name) or 0 for name in setting.contract.axis_names), default=0)
+    usual = stated if stated is not None and stated <= largest else _LONGEST
+    return min(rooms(setting, found), default=usual)
 
 
 def rooms(setting: Setting, found: Sequences) -> Iterator[int]:

@@ -15,7 +15,8 @@ from pytest_flashinfer.inputs.dtypes import is_integer, torch_dtype
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.limits import limits
 from pytest_flashinfer.inputs.partition import floored, partition
-from pytest_flashinfer.inputs.segments import USUAL, count_of, split
+from pytest_flashinfer.inputs.segments import count_of, split
+from pytest_flashinfer.inputs.together import joined_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan, Pointer
 
-_LONGEST: Final = 4 * USUAL
 _PAGE: Final = 16  # tokens of a page whose size no shape shows, as where each page holds one state
 _UNCAPPED: Final = frozenset({"q_longer", "no_kv"})  # structures in which queries may outnumber keys
 
@@ -104,7 +104,8 @@ def draw_sequences(setting: Setting) -> Sequences:
     elif queries.told_lengths(plan, "q") and not _stated(setting, "q"):
         rows = queries.split_rows(setting.contract, plan, "q")
         if rows is not None:
-            found.q = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng, found.kv)
+            caps = None if joined_by(setting.contract) else found.kv
+            found.q = partition(setting.size(rows) or 0, found.count, setting.structure, setting.rng, caps)
             found.tied.add("q")
     for pointer in sorted(plan.pointers, key=lambda each: each.name not in setting.given):
         if pointer.name not in found.segments:
@@ -134,7 +135,7 @@ def _stated(setting: Setting, group: str) -> bool:
 
 def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
     tables = (pointer.total is None or pointer.counted) and bool(setting.plan.of("page_table"))
-    caps = [capacity(setting, found)] * count_of(setting, pointer) if tables else None
+    caps = [queries.capacity(setting, found)] * count_of(setting, pointer) if tables else None
     parts = split(setting, pointer, caps, _wanted(setting, "q") if pointer.group == "kv" else 0)
     if _never_empty(setting) and pointer.name not in setting.given:
         parts = floored(parts, 1)
@@ -183,8 +184,11 @@ def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> l
 
 
 def _draw_queries(setting: Setting, pointer: Pointer, found: Sequences) -> list[int]:
-    """Split the queries so that no sequence has more of them than keys: a causal mask would leave rows empty."""
-    caps = None if setting.structure in _UNCAPPED else found.kv
+    """Split the queries so that no sequence has more of them than keys: a causal mask would leave rows empty.
+
+    Keys that are there before those of the queries join them may be fewer.
+    """
+    caps = None if setting.structure in _UNCAPPED or joined_by(setting.contract) else found.kv
     if caps is not None and len(caps) != count_of(setting, pointer):
         caps = None
     if setting.structure == "q_longer" and found.kv and pointer.name not in setting.given:
@@ -220,7 +224,7 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     if name is not None and name in setting.given:
         return [int(n) for n in setting.given[name].flatten().tolist()]
     low, high = setting.limits(name) if name else (None, None)
-    room = capacity(setting, found, high)
+    room = queries.capacity(setting, found, high)
     high = min(n for n in (high, room, setting.ends(name)[1] if name else None) if n is not None)
     low = min(max(low or 0, 0), high)
     options = lengths.telling(found.page_size, low, high, setting.rng)
@@ -231,13 +235,3 @@ def _draw_lengths(setting: Setting, found: Sequences) -> list[int]:
     drawn = [min(high, max(n, least)) if n else 0 for n in drawn]
     most = [high if n or least == 1 else 0 for n in drawn]  # a key for each query, or none at all
     return lengths.raised(drawn, _wanted(setting, "q", "plain") - sum(drawn), most)
-
-
-def capacity(setting: Setting, found: Sequences, stated: int | None = None) -> int:
-    """Return how many keys one sequence can have: by its page table, or by the padded axis of the keys.
-
-    Where neither says it, as many as are `stated`, if there is an axis that large.
-    """
-    largest = max((setting.env.get(name) or 0 for name in setting.contract.axis_names), default=0)
-    usual = stated if stated is not None and stated <= largest else _LONGEST
-    return min(queries.rooms(setting, found), default=usual)

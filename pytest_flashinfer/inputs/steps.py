@@ -51,7 +51,7 @@ class _WithSteps(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         if isinstance(node.op, ast.Add | ast.Sub):
-            terms = list(_terms(node, added=True))
+            terms = list(terms_of(node, added=True))
             if self._joined(terms):
                 return _sum([(added, self.visit(term)) for added, term in terms])
         self.generic_visit(node)
@@ -62,8 +62,8 @@ class _WithSteps(ast.NodeTransformer):
         if len(node.ops) == 1:
             self._without_cumsum(node)
             left, right = stripped(node.left), stripped(node.comparators[0])
-            own = [*_terms(left, added=True)]
-            terms = [*own, *_terms(right, added=False)]
+            own = [*terms_of(left, added=True)]
+            terms = [*own, *terms_of(right, added=False)]
             if self._joined(terms) and not self._joined(own):
                 total = _sum([(added, self.visit(term)) for added, term in terms])
                 return ast.Compare(total, node.ops, [ast.Constant(0)])
@@ -99,11 +99,12 @@ class _WithSteps(ast.NodeTransformer):
         return name if ends == [lower, upper] and name in self.pointers else None
 
 
-def _terms(node: ast.expr, *, added: bool) -> Iterator[Term]:
+def terms_of(node: ast.expr, *, added: bool) -> Iterator[Term]:
+    """Yield what a sum adds up, each with whether it is added or subtracted."""
     node = stripped(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        yield from _terms(node.left, added=added)
-        yield from _terms(node.right, added=added is isinstance(node.op, ast.Add))
+        yield from terms_of(node.left, added=added)
+        yield from terms_of(node.right, added=added is isinstance(node.op, ast.Add))
     else:
         yield added, node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.inputs.box import Box, Limit
+from pytest_flashinfer.inputs.box import BELOW, Box, Limit
 from pytest_flashinfer.inputs.elements import limits_in, put_right
 from pytest_flashinfer.inputs.lengths import arranged, telling
 from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.plan import parts_of, plan_of
+from pytest_flashinfer.inputs.queries import capacity
 from pytest_flashinfer.inputs.segments import USUAL
-from pytest_flashinfer.inputs.steps import steps_of, with_steps
+from pytest_flashinfer.inputs.steps import pointers_of, steps_of, terms_of, with_steps
 from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
@@ -48,6 +50,20 @@ def limits_on_lengths(contract: Contract) -> tuple[Limit, ...]:
     return tuple(limit for limit in limits_in(trees, tensors) if limit.name in vectors)
 
 
+@lru_cache(maxsize=64)
+def joined_by(contract: Contract) -> dict[str, str]:
+    """Return tensors of lengths that sequences have already, with what joins them: `before + added <= room` holds."""
+    plan = plan_of(contract)
+    found: dict[str, str] = {}
+    limits = [each for each in limits_on_lengths(contract) if each.name in plan.lengths and each.op in BELOW]
+    for limit in sorted(limits, key=lambda each: plan.roles[each.name].group == "q"):
+        less = {ast.unparse(tree) for added, tree in terms_of(limit.value, added=True) if not added}
+        others = {*plan.lengths, *(steps_of(pointer.name) for pointer in plan.pointers)} - {limit.name, *found}
+        if limit.name not in found.values() and (joining := sorted(less & others)):
+            found[limit.name] = joining[0]
+    return found
+
+
 def tell_lengths(setting: Setting, found: Sequences) -> None:
     """Fill in `found.told`: lengths for each tensor that states some, within what constraints allow.
 
@@ -55,11 +71,14 @@ def tell_lengths(setting: Setting, found: Sequences) -> None:
     sum. Where no lengths hold all that is said, some of it stays broken.
     """
     owners: dict[str, str] = {}
+    joining = joined_by(setting.contract)
     for name in setting.plan.lengths:
         if name in setting.given:
             continue
         group = "q" if setting.plan.roles[name].group == "q" or (found.kv is None and found.q is not None) else "kv"
         known = getattr(found, group)
+        if known is not None and known is found.segments.get(pointers_of(joining.get(name, "")) or ""):
+            known = None  # these are of what joins
         if known is not None and group not in owners.values() and len(known) == math.prod(setting.shape(name)):
             owners[name] = group
         found.told[name] = _own_lengths(setting, name, found, known if _follows(setting, name, owners) else None)
@@ -69,6 +88,17 @@ def tell_lengths(setting: Setting, found: Sequences) -> None:
     _reach_peaks(setting, found)
     for name, group in owners.items():
         setattr(found, group, found.told[name])
+    for name, other in joining.items():  # pages hold what a sequence had before and what joins it
+        before, added = _said(setting, found, name), _said(setting, found, other)
+        if before and added and len(before) == len(added):
+            found.kv = [n + m for n, m in zip(before, added, strict=True)]
+
+
+def _said(setting: Setting, found: Sequences, name: str) -> list[int] | None:
+    """Return the lengths that a tensor states, or the pointers whose steps have this name."""
+    if name in setting.given:
+        return [int(n) for n in setting.given[name].flatten().tolist()]
+    return found.told.get(name) or found.segments.get(pointers_of(name) or "")
 
 
 def _follows(setting: Setting, name: str, owners: Mapping[str, str]) -> bool:
@@ -83,8 +113,9 @@ def _own_lengths(setting: Setting, name: str, found: Sequences, known: list[int]
     count = math.prod(setting.shape(name))
     low, high = setting.limits(name)
     if known is None or len(known) != count:
-        top = high if high is not None else _top(setting, name, found)
-        options = telling(1, max(0, min(low or 0, top)), max(0, top), setting.rng)
+        joined = name in joined_by(setting.contract)
+        top = high if high is not None else capacity(setting, found) if joined else _top(setting, name, found)
+        options = telling(found.page_size if joined else 1, max(0, min(low or 0, top)), max(0, top), setting.rng)
         known = arranged(options, count, setting.structure, 1, setting.rng)
     return [_clamp(n, low, high) for n in known]
 

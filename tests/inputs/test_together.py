@@ -272,3 +272,43 @@ def test_a_batch_of_many_sequences_takes_no_time(structure):
     sizes = {"total": 1 << 18, "batch": 1 << 16}
     make_inputs(definition_of("sum_of_no_empty_ones"), sizes, Recipe(0, structure=structure))
     assert time.perf_counter() - start < 10  # a minute, where each sequence looked at all others
+
+
+_APPENDED = {
+    "new_k": tensor("total d"), "cache": tensor("pages page_size d"), "n_indptr": tensor("n1", INTS),
+    "context_lens": tensor("batch", INTS), "block_table": tensor("batch max_pages", INTS),
+}  # fmt: skip
+_APPENDED_AXES = axes(total=None, n1=None, batch=None, pages=None, max_pages=None, page_size=4, d=4)
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        "bool((context_lens + n_indptr[1:] - n_indptr[:-1] <= max_pages * page_size).all())",
+        "bool((n_indptr.diff() + context_lens <= max_pages * page_size).all())",
+        "all(c + n <= max_pages * page_size for c, n in zip(context_lens.tolist(), n_indptr.diff().tolist()))",
+    ],
+)
+def test_what_joins_a_sequence_is_drawn_apart_from_what_it_has_and_pages_hold_both(room):
+    rules = ("n1 == batch + 1", "total == n_indptr[-1].item()", "(context_lens >= 0).all()", "(block_table >= -1).all()")
+    definition = define("append", _APPENDED_AXES, _APPENDED, {"out": tensor("total d")}, "", *rules, room)
+    pairs, sizes = set(), {"total": 21, "n1": 5, "batch": 4, "pages": 24, "max_pages": 6, "page_size": 4, "d": 4}
+    for seed in range(12):
+        drawn = make_inputs(definition, sizes, Recipe(seed))
+        before, added = drawn["context_lens"], drawn["n_indptr"].diff()
+        assert bool((before + added <= 24).all())
+        assert torch.equal((drawn["block_table"] >= 0).sum(1), (before + added + 3) // 4)
+        pairs |= {*zip(before.tolist(), added.tolist(), strict=True)}
+    assert any(have > 4 and not new for have, new in pairs)
+    assert any(not have and new > 4 for have, new in pairs)
+    assert any(have > 4 and new > 4 for have, new in pairs)
+
+
+def test_no_more_queries_than_keys_unless_they_join_them():
+    """Where queries' own keys are appended, a first one has no keys before it."""
+    rule = "all(s + q <= max_pages * page_size for s, q in zip(seq_lens.tolist(), cu_seqlens_q.diff().tolist()))"
+    ends = ("n1 == batch + 1", "total_q == cu_seqlens_q[-1].item()")
+    definition = define("extend", _PAGED_AXES, _PAGED, {"out": tensor("total_q d")}, "", *ends, rule)
+    sizes = {"total_q": 13, "n1": 4, "batch": 3, "pages": 24, "max_pages": 6, "page_size": 4, "d": 4}
+    drawn = [make_inputs(definition, sizes, Recipe(seed)) for seed in range(12)]
+    assert any(bool((x["seq_lens"] < x["cu_seqlens_q"].diff()).any()) for x in drawn)
