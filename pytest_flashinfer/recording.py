@@ -75,7 +75,7 @@ class Records:
             path = trace_path(folder, subject[0])
             if path not in files:
                 files[path] = HeldTraces(path, environment)
-            found = files[path].find(*subject)
+            found = files[path].find(*subject, _check_of(item))
             if found is not None:
                 self._held[item.nodeid] = found
 
@@ -100,7 +100,7 @@ class Records:
         subject = self._subject(item) if held is not None else None
         if held is None or subject is None:
             return
-        check = getattr(item, "originalname", item.name)
+        check = _check_of(item)
         facts = {
             "fib_definition": subject[0].name,
             "fib_solution": item.callspec.params["solution"],  # type: ignore[attr-defined]
@@ -160,6 +160,10 @@ class Records:
         """Return the solution files that cannot be read: none of them ran, whatever was chosen to run."""
         shard = self.session.options.shard
         return self.session.catalogue.unreadable() if shard is None or shard[0] == 1 else []
+
+
+def _check_of(item: pytest.Item) -> str:
+    return str(getattr(item, "originalname", item.name))
 
 
 def _read_calls(path: Path) -> list[KernelCalls]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.traces import stream_traces
-from pytest_flashinfer.report.traces import BOUND_SHARE, DIGESTS, ROOFLINE, UNBUILT, VERDICT, digests
+from pytest_flashinfer.report.traces import BOUND_SHARE, CHECKED, DIGESTS, ROOFLINE, UNBUILT, VERDICT, digests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,11 @@ class Held:
     def status(self) -> str:
         """The verdict in this package's own words."""
         return str(self.evaluation.extra.get(VERDICT, self.evaluation.status))
+
+    def speaks_of(self, check: str) -> bool:
+        """Whether the outcome of a check follows: the times of a solution may have been all that was asked for."""
+        checked = self.evaluation.extra.get(CHECKED)
+        return self.status != "PASSED" or (isinstance(checked, list) and check in checked)
 
     @property
     def reason(self) -> str:
@@ -66,13 +71,18 @@ class HeldTraces:
             if not isinstance(trace, Fault) and trace.solution is not None and trace.evaluation is not None:
                 self._held.setdefault((trace.solution, trace.workload.uuid), []).append((line, trace))
 
-    def find(self, definition: Definition, workload: Workload, solution: Solution) -> Held | None:
-        """Return the last evaluation of the same content under the same conditions, or `None`."""
+    def find(self, definition: Definition, workload: Workload, solution: Solution, check: str) -> Held | None:
+        """Return the last evaluation of the same content under the same conditions, or `None`.
+
+        What is right in the eyes of other checks than `check` says nothing of it; what is wrong is wrong for all.
+        """
         wanted = digests(definition, solution)
         for line, trace in reversed(self._held.get((solution.name, workload.uuid), ())):
             same = trace.definition == definition.name and trace.workload == workload
             if same and trace.extra.get(DIGESTS) == wanted and trace.evaluation is not None and self._here(trace):
-                return Held(self.path, line, trace.evaluation)
+                held = Held(self.path, line, trace.evaluation)
+                if held.speaks_of(check):
+                    return held
         return None
 
     def _here(self, trace: Trace) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TEXT = (6_000, 6_000)  # characters of a failure's text that are kept, of its beginning and of its end
 PRINTED = (3_000, 5_000)  # and of what was printed, which may be any amount
 DIGESTS, VERDICT, UNBUILT = "digests", "verdict", "unbuilt"  # keys that other tools pass over
+CHECKED = "checked"  # in `evaluation`: the checks that had passed when a right solution got its line
 ROOFLINE = "roofline_ms"  # beside `latency_ms`: the least time that the card's bandwidth and arithmetic allow
 BOUND_SHARE = "bound_share"  # beside `max_absolute_error`: the largest error over the tolerated one
 OWN_STATUSES = ("REWARD_HACK", "INVALID_REFERENCE")  # flashinfer-bench has no word for them
@@ -41,19 +42,22 @@ _Subject = tuple[str, str, str, str, str]  # definition, workload, author, solut
 
 @dataclass
 class _Told:
-    """What has been written of one solution on one workload, and which of its checks failed when last run."""
+    """What has been written of one solution on one workload, and which of its checks passed or failed when last run."""
 
     status: str = ""
     failing: set[str] = field(default_factory=set)
+    passing: set[str] = field(default_factory=set)
 
     def has_news(self, status: str, check: str, *, timed: bool) -> bool:
         """Whether a check that ended so makes a line: not where another has failed, which a pass does not undo."""
         if status == "PASSED":
             self.failing.discard(check)
+            self.passing.add(check)
             news = timed and not self.failing
         else:
             news = not self.failing - {check}
             self.failing.add(check)
+            self.passing.discard(check)
         if not news or status == self.status:
             return False
         self.status = status
@@ -92,8 +96,12 @@ class TraceWriter:
         if status not in get_args(Status) or status == "INVALID_REFERENCE":
             return  # it says nothing of the solution
         key = (definition.name, workload.uuid, solution.author, solution.name, solution.digest)
-        if not self._told.setdefault(key, _Told()).has_news(status, str(facts.get("fib_check")), timed=timed):
+        told = self._told.setdefault(key, _Told())
+        if not told.has_news(status, str(facts.get("fib_check")), timed=timed):
             return
+        own = {VERDICT: status} if status in OWN_STATUSES else {}
+        unbuilt = {UNBUILT: True} if "fib_unbuilt" in facts else {}
+        checked = {CHECKED: sorted(told.passing)} if status == "PASSED" else {}
         evaluation = Evaluation(
             cast("Status", "RUNTIME_ERROR" if status in OWN_STATUSES else status),
             self.environment,
@@ -101,7 +109,7 @@ class TraceWriter:
             excerpt(text, *TEXT) + excerpt(printed, *PRINTED),
             _correctness(facts) if status in ("PASSED", "INCORRECT_NUMERICAL") else None,
             _performance(facts) if status == "PASSED" else None,
-            ({VERDICT: status} if status in OWN_STATUSES else {}) | ({UNBUILT: True} if "fib_unbuilt" in facts else {}),
+            own | unbuilt | checked,
         )
         extra = {DIGESTS: digests(definition, solution)}
         line = to_line(trace_document(Trace(definition.name, workload, solution.name, evaluation, extra)))

@@ -117,6 +117,14 @@ def test_what_has_changed_runs_again(repository, held, run, change):
     assert set(again.outcomes().values()) == {"passed"}, again.output
 
 
+def test_a_time_alone_spares_no_other_check(repository, held, run):
+    path = repository.root / "traces/elementwise/scale_add_h8.jsonl"
+    path.write_text(path.read_text().replace('["test_correct", "test_speed"]', '["test_speed"]'))
+    again = run("--fib-resume")
+    outcomes = {name.partition("[")[0]: outcome for name, outcome in again.outcomes().items()}
+    assert outcomes == {"test_correct": "passed", "test_speed": "skipped"}, again.output
+
+
 def test_half_a_line_of_a_killed_run_is_no_result_and_harms_no_other(repository, held, run):
     path = repository.root / "traces/elementwise/scale_add_h8.jsonl"
     whole = path.read_text()

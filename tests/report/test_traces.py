@@ -19,7 +19,8 @@ DEFINITION = Definition("d", "op", {}, {}, {}, "def run():\n    return 1\n")
 WORKLOAD = Workload("w", {"n": 2}, {"x": InputSpec("random")}, extra={"recipe": {"seed": 1}})
 SOLUTION = Solution("s", "d", "me", "python", "main.py", "run", (SourceFile("main.py", "x = 1\n"),))
 CARD = Environment("card", {"torch": "2.9"})
-FACTS = {"status": "PASSED", "latency_s": 0.001, "reference_s": 0.004, "max_abs": 0.5, "max_rel": 0.25}
+NUMBERS = {"latency_s": 0.001, "reference_s": 0.004, "max_abs": 0.5, "max_rel": 0.25}
+FACTS = {"status": "PASSED", "fib_check": "test_speed", **NUMBERS}
 
 
 def write(folder, facts=FACTS, *, timed=True, solution=SOLUTION, **said):
@@ -27,8 +28,9 @@ def write(folder, facts=FACTS, *, timed=True, solution=SOLUTION, **said):
     return trace_path(folder, DEFINITION)
 
 
-def find(path, *, definition=DEFINITION, workload=WORKLOAD, solution=SOLUTION, card=CARD):
-    return HeldTraces(path, card).find(definition, workload, solution)
+def find(path, *, card=CARD, check="test_speed", **other):
+    subject = {"definition": DEFINITION, "workload": WORKLOAD, "solution": SOLUTION} | other
+    return HeldTraces(path, card).find(**subject, check=check)
 
 
 def test_what_is_written_is_valid_and_found_again(tmp_path):
@@ -39,7 +41,7 @@ def test_what_is_written_is_valid_and_found_again(tmp_path):
     assert held.reason == f"{path}:1 holds PASSED for the same solution, definition, card and versions"
     facts = held.facts(timed=True)
     assert facts.pop("status") == "PASSED"
-    assert facts == pytest.approx({"speedup": 4.0, **{name: FACTS[name] for name in FACTS if name != "status"}})
+    assert facts == pytest.approx({"speedup": 4.0, **NUMBERS})
     assert "latency_s" not in held.facts(timed=False)
 
 
@@ -225,3 +227,30 @@ def test_an_item_that_is_run_again_has_the_last_word_of_itself_only(tmp_path, to
     items = [each.split() for each in told.split(", ")]
     found = statuses(tmp_path, *((f"test_{check}", status) for check, status in items))
     assert found == lines.split()
+
+
+@pytest.mark.parametrize(
+    ("told", "correct", "speed"),
+    [
+        ("speed PASSED", None, "PASSED"),
+        ("correct PASSED, speed PASSED", "PASSED", "PASSED"),
+        ("correct TIMEOUT", "TIMEOUT", "TIMEOUT"),
+        ("speed TIMEOUT", "TIMEOUT", "TIMEOUT"),
+        ("correct PASSED, speed PASSED; speed PASSED", "PASSED", "PASSED"),
+        ("correct TIMEOUT; speed PASSED", "TIMEOUT", "PASSED"),
+        ("speed PASSED; correct TIMEOUT", "TIMEOUT", "TIMEOUT"),
+    ],
+)
+def test_a_right_time_spares_no_other_check(tmp_path, told, correct, speed):
+    """Timed calls are few, on inputs of one kind; runs are separated by semicolons."""
+    for run in told.split("; "):
+        statuses(tmp_path, *((f"test_{check}", status) for check, status in map(str.split, run.split(", "))))
+    path = trace_path(tmp_path, DEFINITION)
+    held = [find(path, check=f"test_{check}") for check in ("correct", "speed")]
+    assert [each and each.status for each in held] == [correct, speed]
+
+
+def test_a_line_that_does_not_say_what_passed_spares_nothing(tmp_path):
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace('"checked"', '"unknown"'))
+    assert find(path) is None
