@@ -55,7 +55,7 @@ class Benchmarks:
     def __init__(self, session: FibSession) -> None:
         self.session = session
         self._rows: dict[str, Mapping[str, Any]] = {}
-        self._unsaved = ""  # the option that asked for times which there are not
+        self._unsaved = ""  # what to say where an option asked for times which there are not
         self._absent = not hasattr(session.config.hook, "pytest_benchmark_update_json")  # -p no:benchmark
         if self._absent:
             session.config.addinivalue_line("markers", "benchmark: settings of pytest-benchmark, which is switched off")
@@ -83,22 +83,27 @@ class Benchmarks:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Hand over what the other processes timed, before pytest-benchmark saves.
+        """Hand over what the other processes timed, before pytest-benchmark saves, and take away what is wrong.
 
+        A kernel may be timed before, or after, another check finds it wrong on that workload.
         Where nothing was timed it would warn, in a place where `-Werror` takes every report of the run away.
         """
         kept = session.config.pluginmanager.get_plugin("pytest-benchmark")
         if kept is not None:
             kept.benchmarks += [_restored(self._rows[name], kept.options) for name in sorted(self._rows)]
+            mistimed, timed = self.session.outcomes.mistimed(), bool(kept.benchmarks)
+            kept.benchmarks = [each for each in kept.benchmarks if each.fullname not in mistimed]
             if not kept.benchmarks:
-                self._unsaved = _asked_to_save(session.config.option)
+                asked = _asked_to_save(session.config.option)
+                why = "nothing that is right was timed" if timed else "nothing was timed"
+                self._unsaved = f"{asked}: {why}, and nothing is saved" if asked else ""
                 kept.handle_saving = lambda: None
         yield
 
     def tell(self, reporter: pytest.TerminalReporter) -> None:
         """Say that there are no times to keep."""
         if self._unsaved:
-            reporter.write_line(f"{self._unsaved}: nothing was timed, and nothing is saved")
+            reporter.write_line(self._unsaved)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

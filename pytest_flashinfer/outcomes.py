@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.distribution import group_of
-from pytest_flashinfer.report.results import Broken, Result
+from pytest_flashinfer.report.results import Broken, Result, without_wrong, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,18 @@ class Outcomes:
         return [Broken(report.nodeid, report.longreprtext) for report in (*self._uncollected, *others)]
 
     def results(self) -> list[Result]:
-        """Return the records of all finished items, one for each.
+        """Return the records of all finished items, one for each; none has a number of a workload that is wrong."""
+        return without_wrong(self._found().values())
+
+    def mistimed(self) -> set[str]:
+        """Return the node ids of timings on workloads on which another check found the solution wrong."""
+        found = self._found()
+        refuted = wrong(found.values())
+        timed = ((nodeid, each) for (nodeid, _), each in found.items() if each.latency is not None)
+        return {nodeid for nodeid, each in timed if (each.definition, each.solution, each.workload) in refuted}
+
+    def _found(self) -> dict[tuple[str, str], Result]:
+        """Return the records of all finished items by node id and process.
 
         An item whose call passed and whose teardown ended in an error has two reports: it failed, once.
         """
@@ -69,7 +80,7 @@ class Outcomes:
                 if outcome == "error" and key in found and found[key].outcome == "failed":
                     continue
                 found[key] = result
-        return list(found.values())
+        return found
 
 
 def _outcome(report: pytest.TestReport) -> str:

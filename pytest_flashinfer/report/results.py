@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,27 @@ class Result:
             resumed="fib_resumed" in values,
             gated="fib_gate" in values,
         )
+
+
+def wrong(results: Iterable[Result]) -> set[tuple[str, str, str]]:
+    """Return definition, solution and workload wherever a check found the solution wrong, be it not too slow."""
+    failed = (each for each in results if each.outcome == "failed" and not each.gated)
+    return {(each.definition, each.solution, each.workload) for each in failed if each.workload is not None}
+
+
+def without_wrong(results: Iterable[Result]) -> list[Result]:
+    """Return results of which none has a number of a workload on which another check found the solution wrong.
+
+    Timed calls are few, and on inputs of one kind: they may be right where others are not.
+    """
+    known = list(results)
+    refuted = wrong(known)
+    return [
+        replace(each, latency=None, speedup=None, roofline=None, bound_share=None, compared="")
+        if (each.definition, each.solution, each.workload) in refuted and (each.outcome == "passed" or each.gated)
+        else each
+        for each in known
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.report import table
-from pytest_flashinfer.report.results import Result, Standing, standings
+from pytest_flashinfer.report.results import Result, Standing, standings, without_wrong
 
 RESULTS = st.builds(
     Result,
@@ -50,6 +50,25 @@ def test_a_failure_never_enters_a_mean():
     assert standing.speedup == pytest.approx((2.0, 2.0, 2.0))
     assert (standing.rooflines, standing.bound_share) == ([0.5], 0.25)
     assert standing.failures == {"INCORRECT_NUMERICAL": 1}
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_workload_on_which_another_check_failed_lends_no_number(gated):
+    """Timed calls are few: they may be right where others are not."""
+    wrong = replace(result("failed", status="INCORRECT_NUMERICAL"), check="test_correct")
+    numbers = {"latency": 1e-9, "speedup": 1e6, "roofline": 1.0, "bound_share": 0.1, "compared": "FASTER: ..."}
+    timed = result("failed" if gated else "passed", gated=gated, status="LOW_SPEEDUP" if gated else None, **numbers)
+    other = replace(timed, workload="v")
+    for order in ([wrong, timed, other], [other, timed, wrong]):
+        found = without_wrong(order)
+        assert {(each.workload, each.latency, each.compared) for each in found} == {
+            ("w", None, ""),
+            ("v", 1e-9, "FASTER: ..."),
+        }
+        assert only(*(each for each in found if each.workload == "w")).speedup is None
+    elsewhere = [replace(wrong, solution="y"), replace(wrong, definition="e"), replace(wrong, workload=None)]
+    assert timed in without_wrong([*elsewhere, timed])
+    assert timed in without_wrong([replace(timed, outcome="failed", gated=True), timed]), "too slow is not wrong"
 
 
 def test_what_only_failed_has_no_numbers():

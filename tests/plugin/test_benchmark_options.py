@@ -33,6 +33,21 @@ def test_where_nothing_was_timed_all_else_is_written(repository):
     assert not (repository.root / "run.json").exists()
 
 
+@pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["alone", "distributed"])
+def test_what_another_check_finds_wrong_has_no_time_anywhere(repository, processes):
+    """The second call of the process alone is wrong here; what is timed comes later."""
+    late = "calls = []\n\ndef run(x, w):\n    calls.append(1)\n    return x * w + (2 if len(calls) == 2 else 1)\n"
+    repository.solve("late", late)
+    options = ("-k", "correct or speed", "--benchmark-json=out.json", "--fib-results=results.jsonl", *processes)
+    done = repository.run(*options)
+    outcomes = {case.name.partition("-")[0]: case.outcome for case in done.of("late")}
+    assert outcomes == {"test_correct[late": "failure", "test_speed[late": "passed"}, done.output
+    names = [each["name"] for each in json.loads((repository.root / "out.json").read_text())["benchmarks"]]
+    assert [name.partition("-")[0] for name in names] == ["test_speed[good"]
+    [row] = [line.split() for line in done.output.splitlines() if line.startswith("  late ")]
+    assert row[2:5] == ["0/1", "-", "-"]
+
+
 def test_a_part_without_items_has_no_times_either(kernels):
     result = kernels("-Werror", "-k", "test_schema", "--fib-shard=1/2", "--benchmark-autosave")
     other = kernels("-Werror", "-k", "test_schema", "--fib-shard=2/2", "--benchmark-autosave")
