@@ -48,7 +48,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "workloads",
         "paths",
-        "folder or file of workload lines (default: workloads/ beside the definitions)",
+        "folder or file of workload lines (default: workloads/ in the folder of definitions or beside it)",
         repeat=True,
         metavar="PATH",
     ),

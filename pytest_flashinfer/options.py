@@ -22,7 +22,7 @@ from pytest_flashinfer.values import Unreadable
 if TYPE_CHECKING:
     from pytest_flashinfer.declarations import Declaration
 
-LEVELS = 3  # a definition lies at most this deep in its data set: definitions/<op_type>/<name>.json
+FOLDERS = 2  # a file lies at most this deep in the definitions of its data set: definitions/<op_type>/<name>.json
 MOST_JOBS = 8  # compilers at once, where nobody says how many: each may take gigabytes
 REFERENCE_SECONDS = 120.0  # a reference is written to be read, and is run several times for one answer
 Scope = Literal["auto", "smoke", "full"]
@@ -35,6 +35,7 @@ class Options:
     definitions: tuple[Path, ...]
     solutions: tuple[Path, ...]
     workloads: tuple[Path, ...]
+    unnamed: tuple[str, ...]  # which of definitions and workloads nobody gave, and were looked for
     linked: tuple[Path, ...]  # those of pytest's arguments that lead through links
     device: str
     require_gpu: bool
@@ -81,7 +82,9 @@ def read(config: pytest.Config) -> Options:
         values[name] = tuple(_existing(name, path, invocation) for path in values[name] or ())
     arguments = _arguments(config)
     named = tuple(dict.fromkeys(_settled(file) for file in arguments if file.suffix == ".json" and file.is_file()))
+    unnamed = [name for name in ("definitions", "workloads") if not values[name]]
     values["definitions"] = places = values["definitions"] or _default_definitions(config, named)
+    values["unnamed"] = tuple(unnamed if places else unnamed[1:])  # else pytest was told of files
     values["definitions"] += tuple(file for file in named if not _covered(file, places))
     values["linked"] = tuple(path for path in arguments if path != path.resolve())
     if not values["workloads"]:
@@ -179,9 +182,15 @@ def _default_definitions(config: pytest.Config, named: tuple[Path, ...]) -> tupl
 
 
 def workloads_beside(definitions: Path) -> Path | None:
-    """Return the folder workloads/ of the data set that a definition folder or file belongs to."""
+    """Return the folder workloads/ of the data set that a definition folder or file belongs to.
+
+    It lies in that folder, or beside it, the folder of its op_type being a part of it. Beyond a folder called definitions
+    there are other data sets.
+    """
     for path in dict.fromkeys((definitions, definitions.resolve())):
-        for base in (path, *path.parents[:LEVELS]):
+        above = path.parents[: FOLDERS + path.is_file()]
+        own = 1 + next((depth for depth, each in enumerate((path, *above)) if each.name == "definitions"), len(above))
+        for base in (path, *above)[: own + 1]:
             if (base / "workloads").is_dir():
                 return base / "workloads"
     return None

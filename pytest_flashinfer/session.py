@@ -14,6 +14,7 @@ from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.data.calling import module_source
 from pytest_flashinfer.declarations import SECONDS
 from pytest_flashinfer.gates import Gates
+from pytest_flashinfer.here import from_here
 from pytest_flashinfer.outcomes import Outcomes
 from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.scope import CHOSEN
@@ -182,6 +183,9 @@ class FibSession:
             lines.append(f"flashinfer: times are wall clock and say nothing of a card{unknown}")
         if missing := sandbox.lacking():
             lines.append(f"flashinfer: this system has no {', no '.join(missing)}; see docs/threat-model.md")
+        for name in self.options.unnamed:
+            places = ", ".join(from_here(self.config, place) for place in getattr(self.options, name))
+            lines.append(f"flashinfer: {name} found in {places}" if places else f"flashinfer: no {name} found")
         return lines
 
     def lose(self, what: str) -> str:

@@ -192,6 +192,8 @@ class DataSet:
         return found
 
     def _hint(self, name: str) -> str:
+        if not self._definition_files:
+            return f": there is no definition in {', '.join(map(str, self.definition_paths))}"
         for path in self._definition_files:
             loaded = self.load(path)
             if loaded.value is None and name in (path.stem, loaded.raw.get("name") if loaded.raw else None):

@@ -26,7 +26,7 @@ HUNG = "the reference is not asked again: it gave no answer in time"
 class ReferenceProcess:
     """Has an oracle asked. `timeout` in seconds is for loading the reference; one that cannot be is not tried again.
 
-    One that has hung is not asked of cases as large again, and of none where it had answered nothing: each takes as long.
+    One that has hung is not asked of cases as large again, and of none where it had answered nothing: each would hang.
     """
 
     def __init__(self, pool: Pool, definition: Definition, timeout: float, scribbled: Scribbled) -> None:

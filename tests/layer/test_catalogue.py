@@ -13,7 +13,7 @@ from pytest_flashinfer.catalogue import Catalogue
 from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.options import Options
+from pytest_flashinfer.options import Options, workloads_beside
 from tests.plugin.repository import RANDOM, Repository
 
 
@@ -41,6 +41,32 @@ def repository(tmp_path):
 def keys(repository, **options):
     found = catalogue(repository.root, **options)
     return list(found.solutions(found.definition(repository.path)))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (".", "./workloads"),
+        ("definitions", "./workloads"),
+        ("definitions/gemm", "./workloads"),
+        ("definitions/gemm/a.json", "./workloads"),
+        ("mine/definitions", None),  # those of another data set
+        ("mine/definitions/gemm/a.json", None),
+        ("mine/own/definitions/a.json", "mine/own/workloads"),
+        ("defs/gemm/a.json", "./workloads"),
+        ("problem", "problem/workloads"),
+        ("problem/a.json", "problem/workloads"),
+        ("a.json", "./workloads"),
+        ("one/two/three", None),
+    ],
+)
+def test_workloads_are_those_of_the_data_set_that_definitions_are_of(tmp_path, given, found):
+    for name in ("workloads", "problem/workloads", "mine/own/workloads", "mine/definitions/gemm", "definitions/gemm"):
+        (tmp_path / name).mkdir(parents=True)
+    place = tmp_path / given
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.touch() if given.endswith(".json") else place.mkdir(parents=True, exist_ok=True)
+    assert workloads_beside(place) == (found and tmp_path / found)
 
 
 def test_a_name_may_be_that_of_solutions_of_several_definitions(repository):

@@ -33,7 +33,8 @@ def test_auto_takes_the_cpu_where_there_is_no_card(pytester, repository):
     result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only")
     smoke = "flashinfer: scope smoke, --fib-seed=*; at most 2 listed workloads of each definition"
     clock = "flashinfer: times are wall clock and say nothing of a card"
-    result.stdout.fnmatch_lines(["flashinfer: cpu *torch *triton *", smoke, clock], consecutive=True)
+    found = ["flashinfer: definitions found in definitions", "flashinfer: workloads found in workloads"]
+    result.stdout.fnmatch_lines(["flashinfer: cpu *torch *triton *", smoke, clock, *found], consecutive=True)
 
 
 def test_the_header_says_what_differs_from_the_usual(pytester, repository):

@@ -19,6 +19,14 @@ def test_a_folder_without_definitions(pytester, repository):
     result.stdout.fnmatch_lines(["*no definition in *empty: a definition is a .json file with name, axes, inputs*"])
 
 
+def test_no_solution_is_blamed_for_a_folder_without_definitions(pytester, repository):
+    path = repository.solve("good")
+    pytester.path.joinpath("empty").mkdir()
+    result = pytester.runpytest_inprocess("--fib-definitions=empty", f"--fib-solutions={path}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *unknown definition 'scale_add_h8': there is no definition in */empty"])
+
+
 def test_a_folder_without_workloads(pytester, repository):
     repository.write("empty/scale_add_h8.json", "{}")
     result = pytester.runpytest_inprocess("--fib-workloads=empty", "-k", "schema")

@@ -104,6 +104,7 @@ fib_seconds = 2
 fib_examples = 5
 fib_timeout = 30
 fib_build_timeout = 50
+fib_reference_timeout = 40
 fib_tolerance =
     elementwise: rtol=1e-4
 fib_layouts = strided
