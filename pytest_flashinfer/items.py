@@ -103,6 +103,9 @@ class KernelItem(pytest.Function):
             if isinstance(error, ReferenceFailed):
                 line = self.config.stash[SESSION].catalogue.reference_line(self.path)
                 text += f"\n  it is at {from_here(self.config, self.path)}:{line}"
+            elif "workload" in self.fixturenames:
+                path, row, _ = self.reportinfo()
+                text += f"\n  the workload is at {from_here(self.config, path)}:{1 + (row or 0)}"
             pytest.fail(text + self._replay(), pytrace=False)
 
     def _refuse(self, reason: str) -> NoReturn:

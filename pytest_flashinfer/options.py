@@ -184,8 +184,8 @@ def _default_definitions(config: pytest.Config, named: tuple[Path, ...]) -> tupl
 def workloads_beside(definitions: Path) -> Path | None:
     """Return the folder workloads/ of the data set that a definition folder or file belongs to.
 
-    It lies in that folder, or beside it, the folder of its op_type being a part of it. Beyond a folder called definitions
-    there are other data sets.
+    It lies in that folder, or beside it, the folder of its op_type being a part of it. Beyond a folder called
+    definitions there are other data sets.
     """
     for path in dict.fromkeys((definitions, definitions.resolve())):
         above = path.parents[: FOLDERS + path.is_file()]

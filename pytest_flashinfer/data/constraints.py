@@ -7,6 +7,7 @@ within a budget. Nothing is compiled, no attribute is reached but those named in
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import re
 import warnings
@@ -76,14 +77,28 @@ def told_values(tree: ast.expr, env: Mapping[str, Any]) -> str:
     """Tell the numbers that a condition names, and what the sides of a plain comparison come to: `n = 4, n + 1 = 5`."""
     names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
     told = {name: str(env[name]) for name in names if isinstance(env.get(name), (int, float))}
+    lacking = ""
     sides = [tree.left, *tree.comparators] if isinstance(tree, ast.Compare) and len(tree.ops) == 1 else []
     for side in sides:
         if not isinstance(side, ast.Constant):
             try:
                 told.setdefault(ast.unparse(side), _short(run(side, env)))
             except ConstraintError as error:
-                return str(error)
-    return ", ".join(f"{text} = {value}" for text, value in told.items())
+                lacking = f"{ast.unparse(side)} {error}"
+    return ": ".join(filter(None, (", ".join(f"{text} = {value}" for text, value in told.items()), lacking)))
+
+
+def zero_divisor(constraint: Expression, constants: Mapping[str, int]) -> str:
+    """Return a part of a constraint that divides by zero whatever the other sizes are; empty where there is none."""
+    nodes = [] if constraint.tree is None else list(ast.walk(constraint.tree))
+    if any(isinstance(node, (ast.BoolOp, ast.IfExp, ast.comprehension)) for node in nodes):
+        return ""  # which may keep it from being computed
+    for node in nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)):
+            with contextlib.suppress(ConstraintError):
+                if _names(node.right) <= constants.keys() and run(node.right, constants) == 0:
+                    return ast.unparse(node)
+    return ""
 
 
 def _short(value: Any) -> str:

@@ -8,7 +8,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
-from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse
+from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse, zero_divisor
 from pytest_flashinfer.data.contradictions import contradictions
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
 from pytest_flashinfer.data.losses import nothing_is_lost
@@ -167,6 +167,8 @@ def constraints_are_true_of_constants(definition: Definition) -> Iterator[Findin
             constants = definition.const_axes
             if constraint.kind == "prose":
                 yield where, f"{text!r} is in words: it is not checked, nor kept to when inputs are made", "warning"
+            elif part := zero_divisor(constraint, constants):
+                yield where, f"{text!r} cannot be computed: {part} divides by zero", "fault"
             elif constraint.reads_tensors or not constraint.names <= constants.keys():
                 continue  # a workload has to tell
             elif not constraint.holds(constants):

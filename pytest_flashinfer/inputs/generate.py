@@ -149,6 +149,8 @@ def _check_shape(making: _Making, name: str, workload: Workload | None) -> None:
         holder = "the definition's own code makes it"
         if source is not None and source.kind == "safetensors":
             holder = f"{source.path} holds {source.tensor_key!r} as"
+        elif source is not None and source.kind == "scalar":
+            holder = "the workload gives one number, which is"
         raise BadData(f"input `{name}`: {holder} {list(have)}, the axes make it {list(want)}; correct one of the two")
 
 

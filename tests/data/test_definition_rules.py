@@ -87,6 +87,7 @@ RULES = {
     ),
     "broken constraint": ({"constraints": ["n == h +"]}, "constraints[0]", "does not parse"),
     "unknown name in constraint": ({"constraints": ["n == q"]}, "constraints[0]", "unknown name 'q'"),
+    "divides by zero": ({"constraints": ["n % (h - 8) == 1"]}, "constraints[0]", "n % (h - 8) divides by zero"),
     "false of constants": ({"constraints": ["n >= 1", "h == 9"]}, "constraints[1]", "'h == 9' does not hold for h = 8"),
     "constant without value": ({"axes": {"n": {"type": "var"}, "h": {"type": "const"}}}, "axes.h", "needs a 'value'"),
     "circular": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -53,6 +55,14 @@ def test_a_stored_tensor_of_another_shape_is_told_with_both_shapes(root):
     assert str(caught.value) == f"input `x`: {told}"
     with pytest.raises(BadData, match=r"`x`: the definition's own code makes it \[5, 8\], the axes make it \[7, 8\]"):
         make_inputs(RAGGED, axes, Recipe(0), given={"x": torch.ones(5, 8)})
+
+
+def test_a_number_in_place_of_a_tensor_is_told_as_that(root):
+    axes = {"n": 2, "len_indptr": 3, "total": 7}
+    line = workload(axes, (), RAGGED)
+    line = replace(line, inputs={**line.inputs, "x": InputSpec("scalar", value=1.5)})
+    with pytest.raises(BadData, match=r"`x`: the workload gives one number, which is \[\], the axes make it \[7, 8\]"):
+        make_inputs(RAGGED, axes, Recipe(0), workload=line, root=root)
 
 
 def test_a_missing_blob_is_told_in_one_line(root):

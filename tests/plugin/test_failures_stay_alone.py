@@ -106,6 +106,18 @@ def test_a_reference_that_fails_blames_no_solution(tmp_path):
     assert done["test_correct[fine"].outcome == "passed"
 
 
+def test_a_workload_that_is_wrong_is_named_with_its_line(tmp_path):
+    repository = Repository(tmp_path)
+    repository.define()
+    repository.solve()
+    path = repository.sizes(4, 5)
+    path.write_text(path.read_text().replace('"w": {"type": "random"}', '"w": {"type": "scalar", "value": 2.0}'))
+    done = repository.run("-k", "test_reference and n5")
+    said = "input `w`: the workload gives one number, which is [], the axes make it [8]; correct one of the two"
+    assert done["test_reference"].text.startswith(f"INVALID_REFERENCE: no inputs: {said}\n  the workload is at ")
+    assert "workloads/elementwise/scale_add_h8.jsonl:2\n" in done["test_reference"].text
+
+
 def test_a_definition_that_contradicts_itself_judges_nobody(tmp_path):
     repository = Repository(tmp_path)
     repository.define(reference="def run(w, x):\n    return x - w\n")
