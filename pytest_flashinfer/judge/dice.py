@@ -40,9 +40,14 @@ class Dice:
         if not self.keyed:
             return self._uniform(plain, -_ROOT3, _ROOT3)
         self.salt += 0x9E3779B9
-        bits = plain.contiguous().view(torch.int64) * 0x1E3779B97F4A7C15 + self.salt
+        return self.of(plain, self.salt)
+
+    def of(self, plain: torch.Tensor, salt: int) -> torch.Tensor:
+        """Return such numbers that follow from the values and `salt`, also of another tensor."""
+        bits = plain.to(torch.float64).contiguous().view(torch.int64) * 0x1E3779B97F4A7C15 + salt
         bits = (bits ^ (bits >> 31)) * 0x3F58476D1CE4E5B9
-        return ((bits ^ (bits >> 29)) >> 11).to(torch.float64) * (_ROOT3 * 2.0**-52)
+        numbers = ((bits ^ (bits >> 29)) >> 11).to(torch.float64) * (_ROOT3 * 2.0**-52)
+        return numbers.to(plain.dtype)
 
     def rounding(self, like: torch.Tensor, unit: float) -> torch.Tensor:
         """Draw factors never close to one: where a single value matters, few runs must not miss its rounding."""

@@ -27,13 +27,16 @@ _NORMS = {"native_layer_norm": 2, "native_group_norm": 1}  # and where their wei
 SHARED = frozenset((*_TOTALS, *_VARIANCES, *_NORMS))  # steps whose results may have errors that rows share
 
 
-def mark(step: Step, args: list[Any]) -> None:
-    """Have the sums that a step multiplies round term by term from now on, even those that are exact as such."""
+def mark(step: Step, args: list[Any]) -> bool:
+    """Have the sums that a step multiplies round term by term from now on; say whether some are exact as such."""
     if step.kind is not Kind.CONTRACT and step.name not in _PRODUCTS:
-        return
-    for arg in args[:1] if step.name in ("div", "true_divide") else args:
-        for term in arg.terms if isinstance(arg, Lifted) else ():
-            term.apart = term.noisy = True
+        return False
+    factors = args[:1] if step.name in ("div", "true_divide") else args
+    sums = [term for arg in factors if isinstance(arg, Lifted) for term in arg.terms]
+    exact = not all(term.noisy for term in sums)
+    for term in sums:
+        term.apart = term.noisy = True
+    return exact
 
 
 def terms(step: Step, args: list[Any], floats: list[Lifted], result: torch.Tensor) -> tuple[Step, ...]:

@@ -31,6 +31,7 @@ class Plan:
     narrow: bool = False  # inputs or outputs have 16 bits or fewer: a kernel may leave products to tensor cores
     elements: int = 0  # of the floating results of all steps
     decay: float = 0.0  # the largest of any step
+    loosened: bool = False  # some of the steps that are noisy are exact by themselves
 
 
 class Lift(WideMode):  # type: ignore[no-untyped-call]
@@ -70,8 +71,9 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             self.plan.decay = max(self.plan.decay, step.decay)
         step.eight = step.kind is Kind.CONTRACT and all(map(of_eight, args[-2:]))
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
-        step.plain = op.simple and not self.widened and not step.low
-        distribute.mark(step, args)
+        step.whole = wholes(op, step, args)
+        step.plain = op.simple and not self.widened and not step.low and not step.whole
+        self.plan.loosened |= distribute.mark(step, args)
         return step
 
     def _lower(self, op: Op, step: Step, args: list[Any]) -> None:
@@ -136,8 +138,19 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         moved = step.kind is Kind.MOVE and any(arg.difference for arg in floats)
         lifted.difference = moved or step.name in ("sub", "rsub")
         lifted.eight = step.kind is Kind.MOVE and bool(floats) and all(map(of_eight, floats))
-        lifted.base = floats[0] if self.viewing and floats else None
+        shown = floats[0] if self.viewing and floats else None
+        if lifted is not shown:  # as what is made of Python numbers is shown as it is
+            lifted.base = shown
         return lifted
+
+
+def wholes(op: Op, step: Step, args: list[Any]) -> tuple[int, ...]:
+    """Return the places of integers that something is decided by, which none of a kernel's roundings can have moved."""
+    decides = op.selects or step.kind in (Kind.ROUND, Kind.COMPARE) or op.name == "_local_scalar_dense"
+    if not decides:
+        return ()
+    settled = ((place, arg) for place, arg in enumerate(args) if isinstance(arg, Lifted) and arg.settled)
+    return tuple(place for place, arg in settled if arg.integral or (not arg.origin and whole(arg)))
 
 
 def of_eight(arg: Any) -> bool:

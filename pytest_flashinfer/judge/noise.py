@@ -83,6 +83,8 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         """Round or disturb arguments, and work out how large the result's own error is."""
         step = self._next(op, asked)
         self._sums = self._held = None
+        if self.plan.loosened:
+            self._settle(op, step, args)
         self._lower(func, op, step, args)
         if step.sums and self.plan.low and self.operands:
             self._sum_of_held(op, step, args, self.plan.low)
@@ -98,7 +100,9 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         """Disturb arguments by what a kernel's own arithmetic does to them, and size the error of a sum."""
         if op.name in _SHIFTED:
             self._shift(op, args)
-        elif step.kind in (Kind.SMOOTH, Kind.LOGSUM, Kind.COMPARE):
+        elif step.kind is Kind.COMPARE:
+            self._compared(op, args)
+        elif step.kind in (Kind.SMOOTH, Kind.LOGSUM):
             self._each(op, args, self.unit)
             if step.decay:  # a whole state may share the error of one, which no run may miss by chance
                 replace(op, args, 0, args[0] + step.decay * self.unit * self.dice.draw(args[0]).sign_())
@@ -132,6 +136,20 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         for place, arg in enumerate(args):
             if isinstance(arg, Lifted):
                 replace(op, args, place, arg * self.dice.factor(arg, unit))
+
+    def _settle(self, op: Op, step: Step, args: list[Any]) -> None:
+        """Have integers as they are again before they decide something: only products were to find them disturbed."""
+        for place in step.whole:
+            if place < len(args) and isinstance(args[place], Lifted):
+                replace(op, args, place, args[place].as_subclass(torch.Tensor).round())
+
+    def _compared(self, op: Op, args: list[Any]) -> None:
+        """Disturb what is compared; a value and itself, found elsewhere, stay equal: a kernel finds it once."""
+        salt = self.dice.salt = self.dice.salt + 1
+        for place, arg in enumerate(args):
+            if isinstance(arg, Lifted):
+                plain = arg.as_subclass(torch.Tensor)
+                replace(op, args, place, torch.addcmul(plain, plain, self.dice.of(plain, salt), value=self.unit))
 
     def _pushed(self, arg: torch.Tensor, far: float = _FLIP) -> torch.Tensor:
         """Push values across near boundaries of rounding: all outwards, all inwards, then at random."""

@@ -41,7 +41,8 @@ class Step:
     `plain`: only moves wide tensors, so that nothing is to be done around it. `apart`: a sum whose terms a kernel may
     multiply one by one. `eight`: products of 8-bit values. `settled`: positions of arguments that no rounding before
     this one can change. `exact`: of arguments in `low`, by position, and of what is added up (`SUMMED`), which values
-    16 bits hold as they are, where these are many. `decay`: how far exponents of decays add up.
+    16 bits hold as they are, where these are many. `decay`: how far exponents of decays add up. `whole`: positions of
+    integers that something is decided by.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Step:
     settled: tuple[int, ...] = ()
     exact: dict[int, torch.Tensor] = field(default_factory=dict)
     decay: float = 0.0
+    whole: tuple[int, ...] = ()
 
 
 class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
