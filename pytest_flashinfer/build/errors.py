@@ -5,11 +5,14 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.data.raised import traced
+
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
 _LONGEST = 400  # characters of a one-line message; the log holds the rest
+_SAID = 240  # of them, at most, are what an exception says: where it came from stands behind
 
 
 class BuildError(Exception):
@@ -25,16 +28,16 @@ class BuildError(Exception):
         super().__init__(self.message)
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = _LONGEST) -> str:
     """`text` on one line, cut to a readable length."""
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+    return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def describe(error: BaseException) -> str:
     """Type and message of an exception that foreign code raised, on one line; never raises itself."""
     lines = traceback.format_exception_only(type(error), error)  # a SyntaxError's source comes first, notes come last
-    return one_line(next((line for line in lines if not line.startswith(" ")), lines[-1]))
+    return one_line(next((line for line in lines if not line.startswith(" ")), lines[-1]), _SAID)
 
 
 def place(error: BaseException, folder: Path) -> str:
@@ -52,4 +55,4 @@ def traceback_text(error: BaseException, folder: Path) -> str:
     start: TracebackType | None = error.__traceback__
     while start is not None and not start.tb_frame.f_code.co_filename.startswith(root):
         start = start.tb_next
-    return "".join(traceback.format_exception(type(error), error, start))
+    return traced(error, start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from .raised import shown
+from .raised import more, short, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,7 +104,9 @@ def decide(
     the status, all are in the details. An unknown kind of error or violation counts as `RUNTIME_ERROR`.
     """
     if error is not None:
-        return Verdict(_ERRORS.get(error.kind, "RUNTIME_ERROR"), _first_line(error.detail), _where_raised(error))
+        said = error.detail.strip().splitlines()
+        details = "\n".join(filter(None, [*more(said), _where_raised(error)]))
+        return Verdict(_ERRORS.get(error.kind, "RUNTIME_ERROR"), short(_first_line(error.detail)), details)
     found = [(_VIOLATIONS.get(each.kind, "RUNTIME_ERROR"), each.message) for each in violations]
     found += [(_PROBLEMS[each.problem], each.text) for each in comparisons if not each.ok and each.problem]
     found.sort(key=lambda pair: _ORDER.index(pair[0]))

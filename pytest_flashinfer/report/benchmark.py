@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MESSAGE = (10_000, 10_000)  # characters of what a compiler says that are kept, of its beginning and of its end
 FAILURES = 8  # of one solution, in a line
-FAILURE_CHARACTERS = 4000  # of the text of each
+FAILURE_CHARACTERS = (2_300, 1_600)  # of the text of each, of its beginning and of its end, where case and replay are
 UNKNOWN = "unknown"  # the author, and the definition where nothing names one, of a file that cannot be read
 
 
@@ -89,7 +89,7 @@ def _failures(failed: Sequence[Result]) -> list[dict[str, Any]]:
             "check": result.check,
             "workload": result.workload,
             "status": result.status or "FAILED",
-            "text": result.details[:FAILURE_CHARACTERS] or result.message,
+            "text": excerpt(result.details, *FAILURE_CHARACTERS) or result.message,
         }
         for result in list(first.values())[:FAILURES]
     ]

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.report.excerpt import excerpt
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SHOWN = 10  # annotations of one kind that GitHub shows for a step
-LONGEST = 2000  # characters of a message
+LONGEST = (1_200, 800)  # characters of a message, of its beginning and of its end
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def errors(failures: Iterable[Failure], root: Path, called: str = "failures") ->
 
 def short(text: str) -> str:
     """Return as much of a text as an annotation should have."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return excerpt(text, *LONGEST)
 
 
 def relative(path: str, root: Path) -> str:

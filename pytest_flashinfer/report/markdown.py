@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.numbers import count
 from pytest_flashinfer.report.results import standings
 from pytest_flashinfer.report.table import HEAD, cells_of
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 LIMIT = 1_000_000  # bytes; GitHub drops a job's summary of more than 1 MiB as a whole
 BEGINNING = "## Kernels: "
-LONGEST_CELL, LONGEST_FAILURE = 200, 4000  # characters
+LONGEST_CELL = 200  # characters
+LONGEST_FAILURE = (2_300, 1_600)  # of the beginning of a text and of its end
 SHARES = {"others": 0.1, "failures": 0.35, "details": 0.3}  # of the room, at most; the tables have what these leave
 _ROOM_FOR_NOTES = 400
 _PLAIN = re.compile(r"[^A-Za-z0-9 .,=+%/-]")
@@ -117,8 +119,7 @@ def _details(results: Sequence[Result]) -> Iterator[str]:
 
 def _folded(title: str, text: str) -> str:
     """Return a text that is shown when its title, which is Markdown already, is clicked."""
-    short = text if len(text) <= LONGEST_FAILURE else f"{text[:LONGEST_FAILURE]}\n..."
-    return f"\n<details><summary>{title}</summary>\n\n{fenced(short)}\n</details>\n"
+    return f"\n<details><summary>{title}</summary>\n\n{fenced(excerpt(text, *LONGEST_FAILURE))}\n</details>\n"
 
 
 def _table(pair: tuple[str, Sequence[Standing]]) -> str:

@@ -22,6 +22,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pytest_flashinfer.data.raised import traced
 from pytest_flashinfer.worker import cudart, sandbox, stacks
 from pytest_flashinfer.worker.memory import MOST_PIECES, Memory
 from pytest_flashinfer.worker.protocol import FROM_JUDGE, SOON, Channel, Disconnected, Message
@@ -156,10 +157,12 @@ def _failure(error: BaseException) -> Message:
         log = str(getattr(error, "log", ""))
     else:
         kind = message = log = ""
+    text, words = "", type(error).__name__
     try:
-        text, said = traceback.format_exc(), str(error)
-        words = type(error).__name__ + (f": {said}" if said else "")
-    except BaseException:  # noqa: BLE001 - its __str__ raised
-        text, words = "", type(error).__name__
+        text = traced(error, error.__traceback__)
+        said = str(error)
+        words += f": {said}" if said else ""
+    except BaseException:  # noqa: BLE001, S110 - its __str__ raised, or something else of its own: what there is is told
+        pass
     message, log = message or words, log or text
     return {"error": {"kind": kind or "exception", "message": message[:_LONGEST], "traceback": log[-_LONGEST:]}}

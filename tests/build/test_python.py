@@ -123,6 +123,7 @@ def test_an_entry_that_is_not_callable(tmp_path):
         ("def f():\n    raise KeyboardInterrupt\nf()\n", r"KeyboardInterrupt at main\.py:2$"),
         ("import no_such_package_x\n", r"ModuleNotFoundError.*at main\.py:1; install no_such_package_x"),
         ("class E(Exception):\n    def __str__(self): raise ValueError\nraise E\n", r"E: <.*at main\.py:3$"),
+        ("raise ValueError('B' * 50_000)\n", r"ValueError: B+\.\.\. at main\.py:1$"),
         ("e = ValueError('bad')\ne.__notes__ = ['a note']\nraise e\n", r"ValueError: bad at main\.py:3$"),
     ],
 )

@@ -34,6 +34,25 @@ def test_an_error_is_told_by_its_type_and_what_it_says(error, said):
     assert child._failure(error)["error"]["message"] == said
 
 
+class Hostile(Exception):  # noqa: N818 - a solution's
+    def __str__(self):
+        raise KeyError("no words")
+
+
+@pytest.mark.parametrize("error", [ValueError("B" * 50_000), Hostile()], ids=["long", "hostile"])
+def test_whatever_an_error_says_its_frames_are_told(error):
+    def run():
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        run()
+    said = child._failure(caught.value)["error"]
+    assert said["message"].startswith(type(error).__name__)
+    assert f'File "{__file__}"' in said["traceback"]
+    assert "in run" in said["traceback"]
+    assert len(said["traceback"]) < 16_000
+
+
 def test_on_the_cpu_there_is_nothing_to_wait_for(worker):
     worker.loop.device = "cpu"
     assert worker.loop.do_call({"request": {}}, []) == {"done": True}
