@@ -6,6 +6,7 @@ are bound at import, before a solution can replace them.
 
 from __future__ import annotations
 
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -39,6 +40,7 @@ _IN_TUPLE: Any = tuple.__iter__
 _TEXT: Any = str.__str__
 _FLOAT: Any = float.__float__
 _INT: Any = int.__int__
+_CLOSE: Any = CoroutineType.close
 _MOST_LISTED = 4
 _COMPILER = "_dynamo_"  # what torch.compile notes on its results (propagated dynamic sizes)
 
@@ -61,6 +63,11 @@ def pair(result: object, outputs: Sequence[Mapping[str, Any]]) -> tuple[dict[str
         found = {name: given[name] for name in names if name in given}
     else:
         read = _IN_LIST if issubclass(kind, list) else _IN_TUPLE if issubclass(kind, tuple) else None
+        if kind is CoroutineType:
+            _CLOSE(result)  # nobody awaits it, of which Python would warn in a line of this package
+        if read is None and len(names) > 1 and not issubclass(kind, (_TENSOR, int, float)):
+            text = f"returned {_called(kind)}, not the {len(names)} outputs {', '.join(names)}"
+            return {}, [["object", "", text]]
         values = [result] if read is None else list(read(result))
         if len(values) > len(names):
             declared = f"{len(names)} output{'s' * (len(names) != 1)}"
@@ -133,10 +140,14 @@ def _check_one(value: object, spec: Mapping[str, Any], device: str) -> Iterator[
 def _other(value: object) -> str:
     """Say which other thing than a dense tensor `value` openly is, or return the empty string."""
     if not isinstance(value, _TENSOR) or type(value) is _PARAMETER:
-        return f"returned {type(value).__name__}, not a plain torch.Tensor"
+        return f"returned {_called(type(value))}, not a plain torch.Tensor"
     if type(value) is _TENSOR and _LAYOUT(value) is not torch.strided:
         return f"layout {_LAYOUT(value)} instead of torch.strided"
     return ""
+
+
+def _called(kind: type) -> str:
+    return f"{kind.__name__}{' (of an async function)' if kind is CoroutineType else ''}"
 
 
 def _disguised(value: object) -> str:

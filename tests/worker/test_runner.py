@@ -57,13 +57,16 @@ RETURNS = {
     "unknown_key": ("return {'y': y, 's': s, 'z': s}", "returned unknown outputs z; declared are y, s"),
     "dict_without": ("return {'s': s}", "1 of 2 outputs returned: missing y"),
     "text": ("return y, 'three'", "s: returned str, not a plain torch.Tensor"),
+    "only_text": ("return 'three'", "returned str, not the 2 outputs y, s"),
+    "generator": ("yield y", "returned generator, not the 2 outputs y, s"),
+    "async": ("return later()", "returned coroutine (of an async function), not the 2 outputs y, s"),
 }
 
 
 @pytest.mark.parametrize("name", RETURNS)
 def test_case_08_two_outputs(lab, name):
     statement, message = RETURNS[name]
-    source = f"def run(x):\n    y, s = x * 2, x.sum()\n    {statement}\n"
+    source = f"async def later(): pass\n\ndef run(x):\n    y, s = x * 2, x.sum()\n    {statement}\n"
     x = lab.randn(4, 8)
     result = lab.run(source, {"x": x}, [Y, S], destination=False)
     if message is None:
@@ -75,6 +78,7 @@ def test_case_08_two_outputs(lab, name):
         )
     else:
         assert messages(result)[0] == message
+        assert not result.log, "nothing is printed in the solution's name"
         assert "unwritten" not in kinds(result)
 
 
