@@ -130,7 +130,17 @@ class KernelItem(pytest.Function):
     def _replay(self, seed: int | None = None) -> str:
         """Return the line with the command that fails as this item did; `seed` is that of an earlier run, if any."""
         seed = self.config.stash[SESSION].options.seed if seed is None else seed
-        return f"\n{REPLAY}{replay(self.config, self.path, self.name, seed)}"
+        return f"\n{REPLAY}{replay(self.config, self.path, self.name, seed, self._source())}"
+
+    def _source(self) -> Path | None:
+        """Return where the item's solution lies, if neither its key nor the item's id follows from other solutions."""
+        from pytest_flashinfer.collect import slug
+
+        solutions = cast("DefinitionFile", self.getparent(pytest.Module)).solutions
+        key = str(self.callspec.params.get("solution")) if hasattr(self, "callspec") else ""
+        entry = solutions.get(key)
+        alike = [each for each in solutions if slug(each) == slug(key)]
+        return None if entry is None or key != entry.solution.name or len(alike) > 1 else entry.path
 
     def _below(self, text: str) -> str:
         """Return lines on what a solution's own text says of a failure: hints, and where in its files it is wrong."""

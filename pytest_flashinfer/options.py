@@ -106,10 +106,11 @@ def read(config: pytest.Config) -> Options:
     return Options(**{field.name: values[field.name] for field in fields(Options)})
 
 
-def replay(config: pytest.Config, file: Path, item: str, seed: int) -> str:
+def replay(config: pytest.Config, file: Path, item: str, seed: int, source: Path | None = None) -> str:
     """Return the command that runs one item again with the inputs of a seed and the options that matter to it.
 
-    Its path leads there from the current folder; that of pytest's own ids may start somewhere else.
+    Its path leads there from the current folder; that of pytest's own ids may start somewhere else. `source` is the
+    place of the solution that it is about, where the item is called the same without other solutions.
     """
     places = [from_here(config, path) for path in (file, *file.parents)]
     place = next(each for each in places if not _ID.search(each))
@@ -117,7 +118,11 @@ def replay(config: pytest.Config, file: Path, item: str, seed: int) -> str:
     for option in DECLARATIONS:
         given = from_line(config, option)
         if given is not None and option.replayed and option.dest != "seed":
-            values = given if option.repeat else [given]
+            values = list(given if option.repeat else [given])
+            if option.dest == "solutions" and source is not None:
+                here = config.invocation_params.dir
+                own = [each for each in values if source.is_relative_to(_existing("solutions", each, here))]
+                values = own[:1] or values
             words += [option.switch] if option.flag else [f"{option.switch}={value}" for value in values]
     return shlex.join([*words, f"--fib-seed={seed}"])
 

@@ -9,6 +9,8 @@ import pytest
 from pytest_flashinfer.declarations import DECLARATIONS
 from pytest_flashinfer.worker.device import find
 
+from .repository import WRONG
+
 
 def test_help_has_one_group_with_every_option(pytester):
     result = pytester.runpytest_inprocess("--help")
@@ -212,6 +214,19 @@ def test_a_fault_of_the_definition_has_its_command_as_well(pytester, repository,
     assert words[1] == f"definitions/elementwise/scale_add_h8.json::{name}"
     assert words[-1] == "--fib-seed=3"
     pytester.runpytest_inprocess(*words[1:]).assert_outcomes(failed=1)
+
+
+def test_a_replay_names_one_solution_where_that_is_enough(pytester, repository, kernels):
+    """Where two have one name, which is called what follows from both."""
+    for folder, names in (("a", "one same"), ("b", "two same")):
+        for name in names.split():
+            repository.write(f"{folder}/{name}.py", f"definition = 'scale_add_h8'\n{WRONG}")
+    given = ("--fib-solutions=a/", "--fib-solutions=b/", "--fib-solutions=b/two.py")
+    result = kernels(*given, "-k", "test_correct and (one or two or same)")
+    lines = [line.partition("replay: ")[2] for line in result.outlines if line.strip().startswith("replay: ")]
+    found = {re.search(r"\[(.*?)-", line)[1]: re.findall(r"--fib-solutions=(\S+)", line) for line in lines}
+    every = ["solutions", "a/", "b/", "b/two.py"]
+    assert found == {"one": ["a/"], "two": ["b/"], "same": ["a/"], "unknown.same": every}
 
 
 def test_a_failure_is_replayed_from_where_it_was_seen(pytester, repository, kernels):
