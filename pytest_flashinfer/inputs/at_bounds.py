@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _ZERO: Final = re.compile(
     r"\b(zero|0) or (positive|negative|greater|more|less)|\b(may|can) (also )?be (zero|0)\b|non-?negative"
+    r"|(?<!no )\b(zeros?|0) (and \w+ (\w+ )?)?((is|are) )?(included|allowed|valid|possible)\b|\bincluding (zeros?|0)\b"
 )
 _ONE_IN: Final = 3  # cases: a reference may fail at a bound, and others have to tell of the rest
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _PACKED: Final = re.compile(r"_(packed|quant(ized)?|q)$", re.IGNORECASE)
+_SIGNED: Final = r"\b(either|any|both) signs?\b|(?<!no )\bnegative (\w+ )?((is|are) )?(included|allowed|valid|possible)\b"
 _KEPT: Final = "(_(cache|pool|buffer|window))?"  # for a later call
 
 
@@ -86,6 +87,8 @@ def _sampling(s: Subject) -> Role | None:
 
 def _scales(s: Subject) -> Role | None:
     if not s.named(r"scales?(_|$)|(^|_)sfs?(_|$)|_scale|scale_inv|descale|dequant|amax") or s.named("log"):
+        return None
+    if s.told(_SIGNED):
         return None
     weight = next((n for n in s.contract.dims if n != s.name and _scaled_by(n, s.name)), None)
     return Role("weight_scale", axis=_fan_in(s, weight)) if weight else Role("scale")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from pytest_flashinfer.inputs.trees import both_ways, called, constant, joined, names_of, stripped
+from pytest_flashinfer.inputs.trees import both_ways, called, constant, joined, names_of, stripped, terms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
     """Learn from `left op right` where `left` speaks of one tensor."""
     if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod):
         _multiples(left, op, right, tensors, facts)
+    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add) and op in {ast.Lt, ast.LtE}:
+        _shares(left, op, right, tensors, facts)
     found = _subject(left)
     if found is None or found[0] not in tensors:
         return
@@ -108,6 +110,18 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
         _of_segments(name, what, op, right, facts)
     else:
         _bounds(name, what, op, right, facts)
+
+
+def _shares(
+    left: ast.BinOp, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts
+) -> None:  # fmt: skip
+    """Have each of several extremes that are added up keep within its share: `x.max() + y.max() < n`."""
+    found = [_subject(term) for _, term in terms_of(left, added=True)]
+    names = [each[0] for each in found if each is not None and each[1] == "max" and each[0] in tensors]
+    if len(names) == len(found) and not names_of(right) & tensors:
+        share = ast.BinOp(shifted(right, op), ast.FloorDiv(), ast.Constant(len(names)))
+        for name in names:
+            _bounds(name, "max", ast.LtE, share, facts)
 
 
 def _multiples(

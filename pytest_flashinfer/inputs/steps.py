@@ -7,12 +7,12 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.loops import unrolled
-from pytest_flashinfer.inputs.trees import called, constant, stripped
+from pytest_flashinfer.inputs.trees import called, constant, stripped, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
-    Term = tuple[bool, ast.expr]  # whether it is added, and what
+    from pytest_flashinfer.inputs.trees import Term
 
 _PREFIX: Final = "steps of "  # no name of an input begins so
 
@@ -97,16 +97,6 @@ class _WithSteps(ast.NodeTransformer):
         ends = [None if end is None else constant(end) for end in (node.slice.lower, node.slice.upper)]
         name = node.value.id if isinstance(node.value, ast.Name) else None
         return name if ends == [lower, upper] and name in self.pointers else None
-
-
-def terms_of(node: ast.expr, *, added: bool) -> Iterator[Term]:
-    """Yield what a sum adds up, each with whether it is added or subtracted."""
-    node = stripped(node)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        yield from terms_of(node.left, added=added)
-        yield from terms_of(node.right, added=added is isinstance(node.op, ast.Add))
-    else:
-        yield added, node
 
 
 def _sum(terms: list[Term]) -> ast.expr:

@@ -17,8 +17,8 @@ from pytest_flashinfer.inputs.limits import readable
 from pytest_flashinfer.inputs.plan import parts_of, plan_of
 from pytest_flashinfer.inputs.queries import capacity
 from pytest_flashinfer.inputs.segments import USUAL
-from pytest_flashinfer.inputs.steps import pointers_of, steps_of, terms_of, with_steps
-from pytest_flashinfer.inputs.trees import names_of
+from pytest_flashinfer.inputs.steps import pointers_of, steps_of, with_steps
+from pytest_flashinfer.inputs.trees import names_of, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,6 +11,8 @@ from pytest_flashinfer.inputs.loops import unrolled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    Term = tuple[bool, ast.expr]  # whether it is added, and what
+
 FLIP: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq,
 }  # fmt: skip
@@ -83,6 +85,16 @@ def stripped(node: ast.expr) -> ast.expr:
         else:
             break
     return node
+
+
+def terms_of(node: ast.expr, *, added: bool) -> Iterator[Term]:
+    """Yield what a sum adds up, each with whether it is added or subtracted."""
+    node = stripped(node)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        yield from terms_of(node.left, added=added)
+        yield from terms_of(node.right, added=added is isinstance(node.op, ast.Add))
+    else:
+        yield added, node
 
 
 def joined(node: ast.expr, word: type[ast.boolop], sign: type[ast.operator]) -> list[ast.expr]:

@@ -100,6 +100,16 @@ CONTRACTS = {
                               "offsets": tensor("batch", INTS)},
                              "n1 == batch + 1", "n == indptr[-1].item()", "(offsets >= 0).all()",
                              "(offsets + indptr[1:] - indptr[:-1] <= rows).all()"),
+    "extremes_added": (axes(n=None, m=None, rows=None, d=4),
+                       {"x": tensor("n d"), "table": tensor("rows d"), "pos": tensor("n", INTS),
+                        "shift": tensor("m", INTS)},
+                       "n > 0", "m > 0", "rows > 0", "(pos >= 0).all()", "(shift >= 0).all()",
+                       "int(pos.max()) + int(shift.max()) < rows"),
+    "extremes_added_unless_empty": (axes(n=None, m=None, rows=None, d=4),
+                                    {"x": tensor("n d"), "table": tensor("rows d"), "pos": tensor("n", INTS),
+                                     "shift": tensor("m", INTS)},
+                                    "m > 0", "rows > 0", "bool((pos >= 0).all()) and bool((shift >= 0).all())",
+                                    "n == 0 or max(pos) + max(shift) <= rows - 1"),
 }  # fmt: skip
 
 
@@ -143,6 +153,13 @@ def test_lengths_below_others_are_all_that_they_may_be():
     assert any(q + 1 == kv for q, kv in pairs)
     assert any(q == 1 and kv > 8 for q, kv in pairs)
     assert {1, 8} <= {q for q, _ in pairs}
+
+
+def test_what_is_added_up_to_a_row_reaches_far_into_the_table():
+    cases = drawn("extremes_added", {"n": 12, "m": 5, "rows": 40})
+    assert max(int(case["pos"].max()) for case in cases) == 19
+    assert max(int(case["shift"].max()) for case in cases) == 19
+    assert max(int(case["pos"].max() + case["shift"].max()) for case in cases) > 35
 
 
 def test_prefixes_are_none_some_and_all_of_a_sequence():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 
 import pytest
+import torch
 
 from pytest_flashinfer.data.model import Axis
 from pytest_flashinfer.inputs import told
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import edge_cases
 from tests.inputs.contracts import axes, define, tensor
 
@@ -259,3 +261,21 @@ def test_axes_that_may_be_nothing(text, found):
     inputs = {"a": tensor("M K"), "w": tensor("N K")}
     product = define("gemm", axes(M=None, K=None, N=8), inputs, {"y": tensor("M N")}, "", description=text)
     assert told.may_be_zero(product) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "negative", "zero"),
+    [
+        ("multiplier of each row after the norm", False, False),
+        ("any finite value, 0 and negative ones included", True, True),
+        ("scale of each row, of either sign", True, False),
+        ("scale of each row; zeros are allowed, no negative values allowed", False, True),
+        ("scale of each row, no zeros allowed", False, False),
+    ],
+)
+def test_scales_have_the_signs_and_zeros_that_their_description_allows(text, negative, zero):
+    inputs = {"x": tensor("n h"), "row_scale": tensor("n", "float32", description=text)}
+    definition = define("scaled", axes(n=None, h=8), inputs, {"y": tensor("n h")}, "")
+    drawn = torch.cat([make_inputs(definition, {"n": 7, "h": 8}, Recipe(seed))["row_scale"] for seed in range(12)])
+    assert bool((drawn < 0).any()) is negative
+    assert bool((drawn == 0).any()) is zero
