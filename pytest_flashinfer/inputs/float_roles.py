@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 _PACKED: Final = re.compile(r"_(packed|quant(ized)?|q)$", re.IGNORECASE)
-_SIGNED: Final = r"\b(either|any|both) signs?\b|(?<!no )\bnegative (\w+ )?((is|are) )?(included|allowed|valid|possible)\b"
+_SIGNED: Final = r"\b(either|any|both) signs?\b|(?<!no )\bnegative (\w+ )?((is|are) )?(included|allowed|valid)\b"
 _KEPT: Final = "(_(cache|pool|buffer|window))?"  # for a later call
 
 

@@ -86,10 +86,8 @@ def _value(part: ast.expr, tensors: set[str]) -> tuple[str, ast.expr] | None:
 
 def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts) -> None:
     """Learn from `left op right` where `left` speaks of one tensor."""
-    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod):
-        _multiples(left, op, right, tensors, facts)
-    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add) and op in {ast.Lt, ast.LtE}:
-        _shares(left, op, right, tensors, facts)
+    if isinstance(left, ast.BinOp) and not names_of(right) & tensors:
+        _arithmetic(left, op, right, tensors, facts)
     found = _subject(left)
     if found is None or found[0] not in tensors:
         return
@@ -112,25 +110,23 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
         _bounds(name, what, op, right, facts)
 
 
-def _shares(
-    left: ast.BinOp, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts
-) -> None:  # fmt: skip
+def _arithmetic(left: ast.BinOp, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts) -> None:
+    if isinstance(left.op, ast.Mod) and op is ast.Eq and constant(right) == 0 and not names_of(left.right) & tensors:
+        found = _subject(stripped(left.left))
+        if found is not None and found[0] in tensors and found[1] in {"all", "steps"}:
+            facts.units.setdefault(found[0], left.right)
+    elif isinstance(left.op, ast.Add) and op in {ast.Lt, ast.LtE}:
+        _shares(left, shifted(right, op), tensors, facts)
+
+
+def _shares(total: ast.BinOp, most: ast.expr, tensors: set[str], facts: Facts) -> None:
     """Have each of several extremes that are added up keep within its share: `x.max() + y.max() < n`."""
-    found = [_subject(term) for _, term in terms_of(left, added=True)]
+    found = [_subject(term) for _, term in terms_of(total, added=True)]
     names = [each[0] for each in found if each is not None and each[1] == "max" and each[0] in tensors]
-    if len(names) == len(found) and not names_of(right) & tensors:
-        share = ast.BinOp(shifted(right, op), ast.FloorDiv(), ast.Constant(len(names)))
+    if len(names) == len(found):
+        share = ast.BinOp(most, ast.FloorDiv(), ast.Constant(len(names)))
         for name in names:
             _bounds(name, "max", ast.LtE, share, facts)
-
-
-def _multiples(
-    left: ast.BinOp, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts
-) -> None:  # fmt: skip
-    found = _subject(stripped(left.left))
-    whole = op is ast.Eq and constant(right) == 0 and not names_of(left.right) & tensors
-    if whole and found is not None and found[0] in tensors and found[1] in {"all", "steps"}:
-        facts.units.setdefault(found[0], left.right)
 
 
 def _of_segments(name: str, what: str, op: type[ast.cmpop], right: ast.expr, facts: Facts) -> None:

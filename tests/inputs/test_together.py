@@ -307,8 +307,9 @@ _APPENDED_AXES = axes(total=None, n1=None, batch=None, pages=None, max_pages=Non
     ],
 )
 def test_what_joins_a_sequence_is_drawn_apart_from_what_it_has_and_pages_hold_both(room):
-    rules = ("n1 == batch + 1", "total == n_indptr[-1].item()", "(context_lens >= 0).all()", "(block_table >= -1).all()")
-    definition = define("append", _APPENDED_AXES, _APPENDED, {"out": tensor("total d")}, "", *rules, room)
+    ends = ("n1 == batch + 1", "total == n_indptr[-1].item()")
+    rules = (*ends, "(context_lens >= 0).all()", "(block_table >= -1).all()", room)
+    definition = define("append", _APPENDED_AXES, _APPENDED, {"out": tensor("total d")}, "", *rules)
     pairs, sizes = set(), {"total": 21, "n1": 5, "batch": 4, "pages": 24, "max_pages": 6, "page_size": 4, "d": 4}
     for seed in range(12):
         drawn = make_inputs(definition, sizes, Recipe(seed))
