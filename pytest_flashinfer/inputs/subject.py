@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from pytest_flashinfer.inputs.dtypes import torch_dtype
+from pytest_flashinfer.inputs.facts import dimension
 from pytest_flashinfer.inputs.hints import Bound
 from pytest_flashinfer.inputs.trees import constant
 from pytest_flashinfer.inputs.uses import Use, use
@@ -51,6 +52,7 @@ class Role:
     axis: ast.expr | None = None
     group: str = "plain"  # of pointers and lengths: "q", "kv" or "plain"; "all" are in one order
     unused: tuple[int, ...] = ()  # what marks entries that are not used
+    distinct: bool = False  # no two others are alike, as the description says, whatever the sizes
     base: float | None = None  # of a rotary table's frequencies, where the contract tells it
 
 
@@ -173,16 +175,19 @@ def _end(upper: ast.expr) -> ast.Name | None:
 
 
 def index_limit(s: Subject) -> ast.expr | None:
-    """Return the leading axis of a tensor that plain indices could point into.
+    """Return the axis of a tensor that plain indices could point into.
 
-    That of a tensor whose rows the reference looks up by them, or what a stated range ends before. Without a range: one
-    that their description names, or whose tensor it names; one that they do not have themselves, rather one that no
-    output has either, for those are of what is worked on and not of what is looked up. `None` where another range is
-    stated, and where the reference only computes with the values: then nothing can be out of reach.
+    That of a tensor whose rows the reference looks up by them, another axis along which it does so, as that of classes
+    in a cross entropy, or what a stated range ends before. Without a range: one that their description names, or whose
+    tensor it names; one that they do not have themselves, rather one that no output has either, for those are of what
+    is worked on and not of what is looked up. `None` where another range is stated, and where the reference only
+    computes with the values: then nothing can be out of reach.
     """
     tables = [dims for name in sorted(s.use.tables) if (dims := s.contract.dims.get(name))]
     if tables:
         return tables[0][0]
+    if s.use.sizes:
+        return dimension(next(iter(s.use.sizes)))
     if s.upper:
         return next(filter(None, map(_end, s.upper)), None)
     if s.use.known and not s.use.limits:

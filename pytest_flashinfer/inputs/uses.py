@@ -6,13 +6,14 @@ import ast
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
 from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, signature
 from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.flow import KEEPING, NO_VALUES, SAME, Flow, arguments, called
+from pytest_flashinfer.inputs.shapes import Shapes
 from pytest_flashinfer.inputs.trees import constant
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ _LOOKUPS: Final = frozenset({
 })  # fmt: skip
 _OF_OWNER: Final = frozenset({"bincount", "one_hot", "eq", "ne", "lt", "le", "gt", "ge", "isin"})
 _PARTS: Final = frozenset({"bitwise_right_shift", "bitwise_and", "__rshift__", "__and__"})
+# Calls that are given a tensor, an axis of it and ids along that, in this order.
+_ALONG: Final = frozenset({
+    "gather", "index_select", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_",
+    "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_",
+})  # fmt: skip
 _DTYPES: Final = frozenset(name for name in dir(torch) if isinstance(getattr(torch, name), torch.dtype))
 # Calls that look nothing up; whatever else is given the values may do so where nobody sees it.
 _HARMLESS: Final = NO_VALUES | KEEPING | _LOOKUPS | _PARTS | frozenset({
@@ -49,6 +55,7 @@ class Use:
 
     `tables` are the inputs whose rows are looked up; `bits`: values are shifted or masked; `known`: all uses are seen
     and nothing else is done with them. `equated`: the places, line and column, where they are compared for equality.
+    `sizes`: the axes, or other sizes, along which they look something up, in the order of the source.
     """
 
     limits: bool = False
@@ -56,29 +63,72 @@ class Use:
     known: bool = True
     tables: set[str] = field(default_factory=set)
     equated: set[tuple[int, int]] = field(default_factory=set)
+    sizes: dict[str, None] = field(default_factory=dict)
 
 
 def use(definition: Definition, name: str) -> Use:
     """Return how the reference of a definition uses one of its inputs; nothing is known where it cannot be read."""
-    return _use(definition.reference or "", definition.entry, tuple(definition.inputs), name)
+    shapes = tuple((each, spec.shape) for each, spec in definition.inputs.items())
+    return _use(definition.reference or "", definition.entry, shapes, name)
 
 
 @lru_cache(maxsize=256)
-def _use(reference: str, entry: str, inputs: tuple[str, ...], name: str) -> Use:
+def _use(reference: str, entry: str, inputs: tuple[tuple[str, tuple[str, ...] | None], ...], name: str) -> Use:
     tree = parse_python(reference)
     source = {} if isinstance(tree, BrokenSource) else functions(tree)
     if entry not in source:
         return Use(known=False)
     taken = signature(source[entry])
     names = [*taken.positional, *taken.keyword_only]
-    own = {each: each if each in names else place for each, place in zip_longest(inputs, names) if each}
+    declared = dict(inputs)
+    own = {each: each if each in names else place for each, place in zip_longest(declared, names) if each}
     if not own[name]:
         return Use(known=False)
     parameters = {parameter: each for each, parameter in own.items() if parameter}
     flow, found = Flow(source, entry, parameters, own[name]), Use()
     for where, node in flow.nodes():
         _judge(flow, where, node, found)
+    if found.limits:
+        shapes = Shapes(source, entry, {own[each]: shape for each, shape in declared.items() if own[each] and shape})
+        found.sizes.update((size, None) for size in _sizes(flow, shapes) if size not in {None, "1"})
     return found
+
+
+def _sizes(flow: Flow, shapes: Shapes) -> Iterator[str | None]:
+    """Yield the sizes along which something is looked up by the values themselves."""
+    for where, node in flow.nodes():
+        if isinstance(node, ast.Subscript):
+            parts = ((size, part) for size, part in shapes.parts(where, node) if not isinstance(part, ast.Slice))
+            yield from (size for size, part in parts if flow.level(where, part) == SAME)
+        elif isinstance(node, ast.Call):
+            table, ids, axis = _looked_up(shapes, where, node)
+            shape = shapes.of(where, table) or ()
+            if flow.level(where, ids) != SAME:
+                continue
+            if called(node) == "one_hot":
+                yield shapes.size(where, table)
+            elif isinstance(axis, int) and -len(shape) <= axis < len(shape):
+                yield shape[axis]
+
+
+def _looked_up(shapes: Shapes, where: str, node: ast.Call) -> tuple[ast.expr | None, ast.expr | None, Any]:
+    """Return what a call looks up something in, by which ids and along which axis; of `one_hot` how many there are."""
+    name, given = called(node), shapes.operands(where, node)
+    named = {each.arg: each.value for each in node.keywords}
+
+    def argument(place: int, *words: str) -> ast.expr | None:
+        return given[place] if place < len(given) else next((named[word] for word in words if word in named), None)
+
+    first, second, third = argument(0, "input"), argument(1, "dim", "indices", "target"), argument(2, "index", "dim")
+    if name in _ALONG and second is not None:
+        return first, third, constant(second)
+    if name == "take_along_dim" and third is not None:
+        return first, second, constant(third)
+    if name in {"cross_entropy", "nll_loss"}:
+        return first, second, min(1, len(shapes.of(where, first) or ()) - 1)
+    if name in {"embedding", "embedding_bag"}:
+        return argument(1, "weight"), first, 0
+    return (argument(1, "num_classes"), first, None) if name == "one_hot" else (None, None, None)
 
 
 def _judge(flow: Flow, where: str, node: ast.AST, found: Use) -> None:

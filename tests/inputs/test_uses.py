@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,59 @@ def test_other_uses_may_have_limits_too(lines):
     assert found.limits or not found.known
     assert not found.tables
     assert role(body(*lines, helpers=HELPER), shape="n h", name="v").kind == "index"
+
+
+@pytest.mark.parametrize(
+    ("lines", "size"),
+    [
+        (("y = F.cross_entropy(x, v)",), "h"),
+        (("y = F.cross_entropy(input=x.float(), target=v.long(), ignore_index=-100)",), "h"),
+        (("y = F.nll_loss(F.log_softmax(x, 1), v, reduction='none')",), "h"),
+        (("p = F.log_softmax(x.float() / 2, dim=-1)", "y = -p.gather(1, v[:, None])[:, 0]"), "h"),
+        (("y = torch.gather(x.softmax(-1), -1, v.unsqueeze(-1))",), "h"),
+        (("y = torch.take_along_dim(x, v[:, None], dim=1)",), "h"),
+        (("y = x.index_select(dim=0, index=v)",), "m"),
+        (("y = x.index_select(1, v)",), "h"),
+        (("y = torch.zeros_like(table).scatter_(0, v[:, None], 1.0)",), "rows"),
+        (("n, width = table.shape", "y = torch.zeros(width, n).index_add_(1, v, x)"), "rows"),
+        (("y = x - F.one_hot(v, x.shape[1])",), "h"),
+        (("y = F.one_hot(v, num_classes=table.size(0))",), "rows"),
+        (("y = x[torch.arange(len(v)), v]",), "h"),
+        (("y = x[..., v]", "y = y.log()"), "h"),
+        (("for row, i in zip(x, v):", "    y = row[i]"), "h"),
+        (("for i in range(len(v)):", "    y = x[i, int(v[i])]"), "h"),
+        (("s = x @ table.T", "y = F.cross_entropy(s * 0.5, v)"), "rows"),
+        (("s = F.linear(x, table)", "y = F.cross_entropy(s.view(-1, s.shape[-1]), v)"), "rows"),
+        (("y = F.cross_entropy(x.transpose(0, 1), v)",), "m"),
+        (("y = F.cross_entropy(scores(x, table), v)",), "rows"),
+    ],
+)
+def test_ids_stay_below_the_size_along_which_something_is_looked_up(lines, size):
+    helpers = "def scores(a, b):\n    return a.float() @ b.float().mT\n"
+    limit = role(body(*lines, helpers=helpers)).limit
+    assert ast.unparse(limit) == size
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("x = x.view(2, -1)", "y = F.cross_entropy(x, v)"),
+        ("y = F.cross_entropy(x.unfold(0, 2, 1), v)",),
+        ("y = x.gather(axis, v[:, None])",),
+        ("y = x.gather(1, v[:, None] // 2)",),
+        ("y = F.one_hot(v)",),
+    ],
+)
+def test_a_size_that_the_text_does_not_tell_is_none(lines):
+    assert not use(contract(body(*lines)), "v").sizes
+
+
+def test_classes_of_a_loss_are_drawn_below_their_number():
+    inputs = {"scores": tensor("n c"), "t": tensor("n", "int64", description="class of each row")}
+    definition = define("loss", axes(n=None, c=None), inputs, {"y": tensor("n")},
+                        "def run(scores, t):\n    return F.cross_entropy(scores, t, reduction='none')")  # fmt: skip
+    for sizes, drawn in every(definition):
+        assert not drawn["t"].numel() or int(drawn["t"].max()) < sizes["c"]
 
 
 @pytest.mark.parametrize(
