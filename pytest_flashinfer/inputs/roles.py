@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.dtypes import FOUR_BITS
@@ -21,8 +22,9 @@ from pytest_flashinfer.inputs.length_roles import (
     pointers,
     summed,
 )
-from pytest_flashinfer.inputs.row_roles import amounts, bits, blocks, ends, order, packed, parts, starts, steps
+from pytest_flashinfer.inputs.row_roles import PER_ROW, amounts, bits, blocks, ends, order, packed, parts, starts, steps
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, index_limit, pool_of, slots_of
+from pytest_flashinfer.inputs.told import apart
 from pytest_flashinfer.inputs.trees import names_of
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.inputs.contract import Contract
 
+_ALIKE: Final = frozenset({"index", "token_ids"})  # of which several may be one
 _SLOTS: Final = r"(page|block)\w*\s*\*\s*\w+\s*\+\s*(slot|offset|in_page)"  # such a table has one for each token
 
 
@@ -176,6 +179,17 @@ _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
 )  # fmt: skip
 
 
+def _apart(s: Subject, role: Role) -> Role:
+    """Return the role of ids as slots or as choices have it, where words say that none comes twice at all, or in a row.
+
+    Two rows of a state that are one would have a kernel that updates them at once do what no contract says.
+    """
+    if role.kind not in _ALIKE | {"slots"} or not s.dims or not apart(s.text):
+        return role
+    by_row = role.kind in _ALIKE and len(s.dims) > 1 and s.told(PER_ROW)
+    return replace(role, kind="expert_ids") if by_row else replace(role, kind="slots", distinct=True)
+
+
 def role_of(contract: Contract, name: str) -> Role:
     """Return the role of one tensor input; what nothing tells is plain `data` or an `index`.
 
@@ -197,8 +211,8 @@ def role_of(contract: Contract, name: str) -> Role:
     for recognise in _INTEGERS:
         role = recognise(subject)
         if role is not None:
-            return role
-    return Role("index", limit=index_limit(subject), unused=subject.unused)
+            return _apart(subject, role)
+    return _apart(subject, Role("index", limit=index_limit(subject), unused=subject.unused))
 
 
 def all_roles(contract: Contract) -> dict[str, Role]:

@@ -22,7 +22,7 @@ _POINTS: Final = (
 )
 _ORDER: Final = r"(^|_)(order|perm|permutation|argsort)$|^inv(erse)?_?perm"
 _OF_ALL: Final = r"\bpermutation of\b[^.;,]*(\w \* \w|\ball\b|\bevery\b|expanded|flat)"
-_PER_ROW: Final = r"\b(per|within|in|of|for) (a|each|every) row\b|\b(per|each) row\b"
+PER_ROW: Final = r"\b(per|within|in|of|for) (a|each|every) row\b|\b(per|each) row\b"
 _VALID: Final = (
     r"\bper-\w+ valid \w+|\bvalid \w+( \w+)? (per|for each|of each|in each) (expert|group|row|token|query|problem)"
 )
@@ -38,7 +38,7 @@ def order(s: Subject) -> Role | None:
     told = s.told(r"\bpermutation of\b")
     if s.unused or not (told or (s.named(_ORDER) and _counts_elements(s))):
         return None
-    return Role("order", group="plain" if s.told(_PER_ROW) or not s.told(_OF_ALL) else "all")
+    return Role("order", group="plain" if s.told(PER_ROW) or not s.told(_OF_ALL) else "all")
 
 
 def _counts_elements(s: Subject) -> bool:

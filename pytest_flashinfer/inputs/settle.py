@@ -10,6 +10,7 @@ from pytest_flashinfer.inputs.arranged import crowds
 from pytest_flashinfer.inputs.axes import complete
 from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.equation import size
+from pytest_flashinfer.inputs.errors import Unsatisfiable
 from pytest_flashinfer.inputs.plan import parts_of, total_axis
 from pytest_flashinfer.inputs.queries import requests, split_rows, told_lengths
 
@@ -28,6 +29,7 @@ def settle(contract: Contract, plan: Plan, wish: Mapping[str, int], pinned: Coll
     """Return the sizes of all axes, near to `wish`, for which valid data exists. Raises Unsatisfiable.
 
     Without segments a total is 0; there are enough keys for the queries, and enough entries in what ids point into.
+    Sizes with too few entries for ids that a description calls distinct are none.
     """
     choice = {name: wish[name] for name in contract.free if name in wish}
     env: dict[str, Any] = {}
@@ -42,6 +44,7 @@ def settle(contract: Contract, plan: Plan, wish: Mapping[str, int], pinned: Coll
         if not changes:
             break
         choice.update(changes)
+    _check_distinct(contract, plan, env)
     return {name: env[name] for name in (*contract.constants, *contract.axis_names) if name in env}
 
 
@@ -88,6 +91,14 @@ def _enough_ids(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Itera
         if limit is not None and not is_float(contract.dtype(name)):
             shape = [size(tree, env) or 0 for tree in contract.dims[name] or ()]
             yield from _at_least(limit, shape[-1] if by_row and shape else _product(shape), env)
+
+
+def _check_distinct(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> None:
+    for name, role in plan.roles.items():
+        limit = size(role.limit, env) if role.distinct and not role.unused else None
+        count = _product([size(tree, env) or 0 for tree in contract.dims[name] or ()])
+        if limit is not None and count > limit:
+            raise Unsatisfiable(f"{name} distinct", f"{count} ids and {limit} that they may be")
 
 
 def _rows_of(contract: Contract, plan: Plan) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_flashinfer.inputs import unused
+from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.indices import sample
 from pytest_flashinfer.inputs.pool import check_distinct, limit_of, nothing_to_point_at
 
@@ -19,19 +20,23 @@ if TYPE_CHECKING:
 def slots(setting: Setting, name: str) -> torch.Tensor:
     """Return slots of a pool, distinct, and none that another tensor has; some are unused, where the contract allows.
 
-    Of slots that are read and others that are written, what comes first would matter otherwise.
+    Of slots that are read and others that are written, what comes first would matter otherwise. Raises AxisConflict
+    where there are too few for what the description says.
     """
     shape, limit = setting.shape(name), limit_of(setting, name)
     count = math.prod(shape)
     if count and not limit:
         raise nothing_to_point_at(setting, name, f"{count} slots")
     check_distinct(setting, name, count)
+    role = setting.plan.roles[name]
+    if count > limit and role.distinct and not role.unused:
+        raise AxisConflict(f"{name} distinct", f"{count} ids and {limit} that they may be")
     left = _untaken(setting, name, limit)
     room = len(left) if left is not None and count <= len(left) else limit
     ids = torch.arange(count) % room if setting.structure == "identity" and room else sample(setting, count, room)
     ids = left[ids] if left is not None and count <= len(left) else ids
-    if setting.plan.roles[name].unused and count > limit:
-        ids[limit:] = setting.plan.roles[name].unused[0]
+    if role.unused and count > limit:
+        ids[limit:] = role.unused[0]
         ids[:limit] = sample(setting, limit, limit)
     else:
         unused.mark(setting, name, ids)

@@ -28,6 +28,16 @@ _MODE: Final = re.compile(r"(?<![\w.-])(\d+)\s*=\s*[A-Za-z]")
 _EXPERT_BELOW: Final = re.compile(
     r"(\bleast significant|\blow(er)?\b|bits?\s*\[15:0\])[^=:;,.]*[=:]?\s*(the\s+)?expert[ _]?(ind|id)", re.IGNORECASE
 )
+_DIFFER: Final = re.compile(
+    r"(?<!\.)\b(distinct|unique)\b|[,;(]\s*different\b|\b(all|pairwise|mutually) (be )?different\b"
+    r"|\bat most once\b|\bno two\b"
+    r"|\b(no|never|without)\b[^.;,]{0,40}\b(repeat\w*|repetitions?|twice|duplicat\w*)"
+)
+_MAY_BE_ALIKE: Final = re.compile(  # also what is different elsewhere: `index into the unique rows`
+    r"\b(not|never|n't|number of|which|of|into|among|in|to) (\w+ )?(the )?(all |necessarily )*"
+    r"(distinct|unique|different)\b"
+    r"|\b(may|can|could|might) (\w+ )?(repeat|coincide|be (equal|alike|the same)|occur (twice|more|several))"
+)
 _ZERO: Final = (
     r"(?:\b(?:also|even|possibly|including|(?:may|can|could) be) (?:0|zero)\b"
     r"|\b0 (?:is|are) (?:allowed|valid|possible))"
@@ -109,6 +119,12 @@ def modes(description: str) -> tuple[int, ...]:
     """Return the values that a description gives names: `3=SwiGLU, 6=ReLU2`; none where it names one only."""
     values = tuple(int(value) for value in _MODE.findall(description))
     return values if len(values) > 1 else ()
+
+
+def apart(description: str) -> bool:
+    """Say whether a description of ids tells that none comes twice: `row of each sequence, all different`."""
+    text = description.lower()
+    return _DIFFER.search(_MAY_BE_ALIKE.sub("", text)) is not None
 
 
 def expert_below(description: str) -> bool:

@@ -9,6 +9,7 @@ import torch
 
 from pytest_flashinfer.data.model import Axis, InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.partition import floored
 from pytest_flashinfer.inputs.plan import plan_of
@@ -102,6 +103,39 @@ def test_slots_of_pools_in_layers_differ_and_their_windows_are_long_enough():
         assert not slots.numel() or int(slots.max()) < sizes["pool_size"]
         assert all(int(n) <= sizes["seq_len"] for n in inputs["accept_lens"])
         assert all(int(n) < sizes["seq_len"] for n in inputs["track_steps"])
+
+
+@pytest.mark.parametrize(
+    ("words", "differ"),
+    [("row of the state of each sequence, distinct", True), ("row of each sequence, all different", True),
+     ("row of each sequence; no two are equal", True), ("Row of each sequence, never the same twice.", True),
+     ("row of each sequence, without duplicates", True), ("distinct rows of the state", True),
+     ("row of each sequence", False), ("row of each sequence, not necessarily distinct", False),
+     ("row of each sequence, may contain duplicates", False), ("index into the unique rows", False),
+     ("row of each sequence, as torch.unique gives it", False)],
+)  # fmt: skip
+@pytest.mark.parametrize("rows", [None, 7])
+def test_ids_that_words_say_to_differ_do_at_all_sizes(words, differ, rows):
+    definition = define(
+        "update", axes(b=None, n=rows, d=4), {"x": tensor("b d"), "state": tensor("n d"),
+        "idx": tensor("b", "int32", description=words)}, {"y": tensor("b d")},
+        "def run(x, state, idx):\n    return x + state[idx.long()]")  # fmt: skip
+    cases = every(definition, 20)
+    assert all(0 <= int(i) < sizes["n"] for sizes, inputs in cases for i in inputs["idx"])
+    assert differ == all(len(inputs["idx"].unique()) == sizes["b"] for sizes, inputs in cases)
+    if differ:
+        with pytest.raises(AxisConflict, match="distinct"):
+            make_inputs(definition, {"b": 8, "n": 7}, Recipe(0))
+
+
+def test_ids_that_differ_in_each_row_may_come_again_in_others():
+    words = "rows of the table that each token takes, distinct in each row"
+    inputs = {"table": tensor("n d"), "idx": tensor("tokens k", "int32", description=words)}
+    definition = define("take", axes(tokens=None, k=3, n=None, d=4), inputs, {"y": tensor("tokens k d")},
+                        "def run(table, idx):\n    return table[idx.long()]")  # fmt: skip
+    drawn = [(sizes, inputs["idx"]) for sizes, inputs in every(definition, 20)]
+    assert all(len(row.unique()) == 3 and int(row.max()) < sizes["n"] for sizes, ids in drawn for row in ids)
+    assert any(len(ids.unique()) < ids.numel() for _, ids in drawn)
 
 
 @pytest.mark.parametrize(
