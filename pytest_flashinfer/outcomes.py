@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.catalogue import Catalogue
 
+EARLIER = "of the earlier run"  # what a report has of a failure that is not found again
 _ORDER = ("skipped", "passed", "failed", "error")  # a later one has the last word about its item
 
 
@@ -69,7 +70,7 @@ class Outcomes:
         found: dict[tuple[str, str], Result] = {}
         for outcome in _ORDER:
             for report in self._reports[outcome]:
-                text = str(report.longrepr) if report.failed and report.longrepr else ""
+                text = _said(report)
                 result = Result.from_properties(report.user_properties, report.outcome, text)
                 if result is None:
                     continue
@@ -81,6 +82,16 @@ class Outcomes:
                     continue
                 found[key] = result
         return found
+
+
+def _said(report: pytest.TestReport) -> str:
+    """Return why an item failed, be it in an earlier run, or was skipped; empty where it passed."""
+    earlier = next((text for title, text in report.sections if EARLIER in title), "")
+    if earlier or report.passed:
+        return earlier
+    if report.skipped and isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return str(report.longrepr or "")
 
 
 def _outcome(report: pytest.TestReport) -> str:

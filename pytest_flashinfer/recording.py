@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.data.model import Environment
+from pytest_flashinfer.here import from_here
+from pytest_flashinfer.outcomes import EARLIER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,20 +112,22 @@ class Records:
             "fib_resumed": "passed" if held.status == "PASSED" else "failed",
         }
         item.user_properties += [*facts.items(), *held.facts(timed=check == "test_speed").items()]
+        if held.status != "PASSED":
+            item.add_report_section("setup", EARLIER, held.log)
         pytest.skip(held.reason)
 
-    def _agent_traces(self) -> dict[tuple[str, str], str]:
-        """Return the records of how solutions came to be, which lie beside them, by definition and solution."""
+    def _files(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the file of each solution, and the record of how it came to be, by definition and solution."""
         from pytest_flashinfer.data.agent import beside
 
         catalogue = self.session.catalogue
-        found = {}
+        found: dict[tuple[str, str], dict[str, str]] = {}
         for path in catalogue.dataset.definition_files():
             definition = catalogue.definition(path)
             for key, entry in catalogue.solutions(definition).items() if definition is not None else ():
                 trace = beside(entry.path, entry.solution.name)
-                if trace is not None:
-                    found[entry.solution.definition, key] = str(trace)
+                agent = {} if trace is None else {"agent_trace": str(trace)}
+                found[entry.solution.definition, key] = {"file": self._shown(entry.path), **agent}
         return found
 
     @pytest.hookimpl(tryfirst=True)
@@ -135,8 +139,8 @@ class Records:
         from pytest_flashinfer.report import benchmark
 
         device = self.session.device.name
-        documents = benchmark.documents(self.session.outcomes.results(), device, self._agent_traces())
-        documents += benchmark.of_unreadable(self._unreadable(), device)
+        documents = benchmark.documents(self.session.outcomes.results(), device, self._files())
+        documents += benchmark.of_unreadable(self._unreadable(), device, self._shown)
         try:
             benchmark.write(target, documents)
         except OSError as error:
@@ -155,6 +159,9 @@ class Records:
             reporter.write_sep("=", "models")
             for line in calls.lines(self.calls, self.session.outcomes.results(), self.session.catalogue.dataset.names):
                 reporter.write_line(line)
+
+    def _shown(self, said: object) -> str:
+        return from_here(self.session.config, said)
 
     def _unreadable(self) -> list[Unreadable]:
         """Return the solution files that cannot be read: none of them ran, whatever was chosen to run."""

@@ -12,7 +12,7 @@ from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.results import mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.data.unreadable import Unreadable
@@ -25,22 +25,22 @@ UNKNOWN = "unknown"  # the author, and the definition where nothing names one, o
 
 
 def documents(
-    results: Iterable[Result], device: str, agents: Mapping[tuple[str, str], str] | None = None
+    results: Iterable[Result], device: str, more: Mapping[tuple[str, str], Mapping[str, str]] | None = None
 ) -> list[dict[str, Any]]:
     """Return the records of all solutions that ran, in the order of definitions and solutions.
 
     `time` is in milliseconds, the geometric mean over the workloads; `speedup` is that of the reference's over it,
     `max_diff` the largest absolute error on listed workloads and in what failed: values that are drawn may be as large
-    as their dtype allows, with errors to match. A solution that was built but has no time says in `status` why, and
+    as their dtype allows, with errors to match. A solution that has no time says in `status` why; one that was built
     has in `failures` the text of the first failure of each check and status.
-    `agents` has the paths of agent traces by definition and solution.
+    `more` are further keys, such as the `file`, by definition and solution.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if result.outcome != "skipped":
             groups.setdefault((result.definition, result.solution), []).append(result)
-    links = {key: {"agent_trace": path} for key, path in (agents or {}).items()}
-    return [{**_document(group, device), **links.get(key, {})} for key, group in sorted(groups.items())]
+    known = more or {}
+    return [{**_document(group, device), **known.get(key, {})} for key, group in sorted(groups.items())]
 
 
 def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
@@ -54,7 +54,8 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
     failed = [result for result in group if result.outcome == "failed"]
     broken = next((result for result in failed if not result.built), None)
     if broken is not None:
-        return {**head, "compiled": False, "compile_error": excerpt(broken.details, *MESSAGE) or str(broken.status)}
+        why = excerpt(broken.details, *MESSAGE) or str(broken.status)
+        return {**head, "compiled": False, "status": broken.status or "FAILED", "compile_error": why}
     told = (result.max_abs for result in group if result.workload or result.outcome == "failed")
     errors = [error for error in told if error is not None]
     different = {"max_diff": max(errors)} if errors else {}
@@ -76,10 +77,7 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
 
 
 def _failures(failed: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return what an author should read: of a kernel that is wrong everywhere, each way in which it is.
-
-    Traces of an earlier run, with which `--fib-resume` goes on, have statuses and no texts.
-    """
+    """Return what an author should read: of a kernel that is wrong everywhere, each way in which it is."""
     first: dict[tuple[str, str | None], Result] = {}
     for result in failed:
         if result.details or result.message:
@@ -95,8 +93,13 @@ def _failures(failed: Sequence[Result]) -> list[dict[str, Any]]:
     ]
 
 
-def of_unreadable(files: Iterable[Unreadable], device: str) -> list[dict[str, Any]]:
-    """Return the records of solution files that nobody can read: what was tried is told from what never came."""
+def of_unreadable(
+    files: Iterable[Unreadable], device: str, shown: Callable[[object], str] = str
+) -> list[dict[str, Any]]:
+    """Return the records of solution files that nobody can read: what was tried is told from what never came.
+
+    `shown` writes paths, and texts with paths in them.
+    """
     return [
         {
             "device": {"name": device},
@@ -104,7 +107,9 @@ def of_unreadable(files: Iterable[Unreadable], device: str) -> list[dict[str, An
             "source": UNKNOWN,
             "solution": each.name,
             "compiled": False,
-            "compile_error": "\n".join(map(str, each.faults))[: sum(MESSAGE)],
+            "status": "COMPILE_ERROR",
+            "compile_error": "\n".join(map(shown, each.faults))[: sum(MESSAGE)],
+            "file": shown(each.path),
         }
         for each in sorted(files, key=lambda each: (each.definition or UNKNOWN, each.name, each.path))
     ]

@@ -35,6 +35,11 @@ class Held:
         return self.status != "PASSED" or (isinstance(checked, list) and check in checked)
 
     @property
+    def log(self) -> str:
+        """What that run had to say of it: the text of its failure, and what was printed."""
+        return self.evaluation.log
+
+    @property
     def reason(self) -> str:
         """Why an item is skipped, in one line."""
         return f"{self.path}:{self.line} holds {self.status} for the same solution, definition, card and versions"

@@ -46,6 +46,8 @@ def test_success_compile_failure_and_wrong_answer(repository):
     assert good["max_diff"] >= 0
     assert good["workloads"] == 2
     assert broken["compiled"] is False
+    assert broken["status"] == "COMPILE_ERROR"
+    assert broken["file"] == "solutions/tests/scale_add_h8/broken.json"
     assert "'(' was never closed" in broken["compile_error"]
     assert not {"time", "speedup", "max_diff"} & broken.keys()
     assert wrong["compiled"] is True
@@ -151,7 +153,9 @@ def test_a_file_that_cannot_be_read_is_told_from_one_that_never_came(repository,
     }
     for name, each in found.items():
         assert each["compiled"] is False
-        assert f"solutions/{name}" in each["compile_error"]
+        assert each["status"] == "COMPILE_ERROR"
+        assert each["compile_error"].startswith(f"solutions/{name}")
+        assert each["file"] in [f"solutions/{path}" for path in UNREADABLE]
     assert main(["validate", str(repository.root / "results.jsonl")]) == 0
 
 
