@@ -46,16 +46,19 @@ def of_run(
     `selected` says whether there are items in any part of it.
     """
     running = {item.path for item in session.items if "solution" in getattr(item, "fixturenames", ())}
-    yield from warnings(catalogue, failing, running)
+    checked = {item.path for item in session.items if getattr(item, "originalname", None) == "test_schema"}
+    yield from warnings(catalogue, failing, running, checked)
     if not selected:
         yield from _unmatched(session.config.option, catalogue)
 
 
-def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[Path]) -> Iterator[str]:
+def warnings(
+    catalogue: Catalogue, failing: Collection[Path], running: Collection[Path], checked: Iterable[Path] = ()
+) -> Iterator[str]:
     """Yield what is not run although it was named.
 
     `failing` are the files that an item of this run fails for, so that nobody need be warned of them; `running` are the
-    files of definitions of which it runs solutions.
+    files of definitions of which it runs solutions, `checked` those of definitions that it checks themselves.
     """
     found = [loaded.path for loaded in catalogue.dataset.solutions]
     for place in catalogue.options.solutions:
@@ -71,15 +74,25 @@ def warnings(catalogue: Catalogue, failing: Collection[Path], running: Iterable[
     beside = set(map(workloads_beside, catalogue.options.definitions))  # which nobody asked for
     for place in (each for each in catalogue.dataset.workload_files.empty() if each not in beside):
         yield f"no workloads in {place}: they are lines of .jsonl files, each named after its definition"
-    closed = [str(fault) for each in catalogue.closed.values() if each.path not in failing for fault in each.faults]
-    if closed:
-        yield "\n".join(["folders of which nothing is run:", *_first(closed)])
-    unrun = [str(fault) for fault in _unrun(catalogue, failing)]
-    if unrun:
-        yield "\n".join(["solutions that are not run:", *_first(unrun, f": {_validate(catalogue)} names all")])
-    if modules := [str(path) for path in catalogue.dataset.unused_modules()]:
-        yield "\n".join(["Python files that are not run, for they have no line `definition = ...`:", *_first(modules)])
+    yield from _listed(catalogue, failing)
     yield from _workloads(catalogue, running)
+    if idle := _without_workloads(catalogue, set(checked).difference(running)):
+        yield "\n".join(["definitions without workloads, whose references did not run:", *_first(idle)])
+
+
+def _listed(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
+    """Yield lists of what is not run."""
+    closed = [fault for each in catalogue.closed.values() if each.path not in failing for fault in each.faults]
+    modules = catalogue.dataset.unused_modules()
+    lists: list[tuple[str, Sequence[object], str]] = [
+        ("folders of which nothing is run", closed, ""),
+        ("solutions that are not run", _unrun(catalogue, failing), f": {_validate(catalogue)} names all"),
+        ("files that are not read", catalogue.dataset.misnamed_files(), ""),
+        ("Python files that are not run, for they have no line `definition = ...`", modules, ""),
+    ]
+    for heading, found, rest in lists:
+        if found:
+            yield "\n".join([f"{heading}:", *_first(list(map(str, found)), rest)])
 
 
 def not_entered(args: Sequence[str], folders: Iterable[str], patterns: Sequence[str]) -> Iterator[str]:
@@ -140,8 +153,7 @@ def _workloads(catalogue: Catalogue, running: Iterable[Path]) -> Iterator[str]:
             f"no workloads for {count(len(without), 'definition')}, and no definition for {count(len(stray), 'file')},"
             f" as {stray[0]}: name a file after the definition, as {without[0]}.jsonl, or give the file itself"
         )
-    bare = (path for path in running if not dataset.workloads(catalogue.stated(path)))
-    forgotten = sorted({found.name for path in bare if (found := catalogue.definition(path)) is not None})
+    forgotten = _without_workloads(catalogue, running)
     if forgotten and not stray:
         others = f" and {len(forgotten) - 1} more" if len(forgotten) > 1 else ""
         yield (
@@ -149,3 +161,9 @@ def _workloads(catalogue: Catalogue, running: Iterable[Path]) -> Iterator[str]:
             f" {forgotten[0]}.jsonl, in a folder workloads/ beside the definitions or in one given with"
             " --fib-workloads"
         )
+
+
+def _without_workloads(catalogue: Catalogue, paths: Iterable[Path]) -> list[str]:
+    """Return the names of those of the definitions that no readable line of a workload is for."""
+    bare = (path for path in paths if not catalogue.dataset.workloads(catalogue.stated(path)))
+    return sorted({found.name for path in bare if (found := catalogue.definition(path)) is not None})

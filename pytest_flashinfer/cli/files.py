@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import sniff
 from pytest_flashinfer.data.definitions import load_definition
-from pytest_flashinfer.data.discover import TRACE_SUFFIX, may_be_solution, walk
+from pytest_flashinfer.data.discover import TRACE_SUFFIX, is_misnamed, may_be_solution, walk
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
 from pytest_flashinfer.data.solution_forms import CONFIG
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BROKEN, UNKNOWN = "broken", "unknown"  # not JSON; JSON, but none of the records
+MISNAMED = "misnamed"  # not read for its name
+_SUFFIXES = (".json", ".jsonl", ".py")
 _SOL = ("workload.jsonl", "definition.json")
 MOST_LINES = 1000  # of which none says what it is
 Kinds = dict[str, list["Path"]]
@@ -30,7 +32,8 @@ def sort_by_kind(paths: Iterable[Path], closed: list[OSError] | None = None) -> 
     kinds: Kinds = defaultdict(list)
     for path in paths:
         for file in _below(path, closed):
-            kinds[kind_of(file)].append(file)
+            misnamed = (file != path or file.suffix.isupper()) and is_misnamed(file, *_SUFFIXES)
+            kinds[MISNAMED if misnamed else kind_of(file)].append(file)
     return kinds
 
 
@@ -43,9 +46,10 @@ def _below(path: Path, closed: list[OSError] | None) -> Iterator[Path]:
             yield folder
             yield from (folder / name for name in names if name.endswith(TRACE_SUFFIX))
             continue
-        for name in names:
-            if may_be_solution(folder / name) if name.endswith(".py") else name.endswith((".json", ".jsonl")):
-                yield folder / name
+        for file in (folder / name for name in names):
+            taken = may_be_solution(file) if file.suffix == ".py" else file.suffix in _SUFFIXES
+            if taken or is_misnamed(file, *_SUFFIXES):
+                yield file
 
 
 def kind_of(path: Path) -> str:

@@ -8,10 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.annotations import summarise, write_found
-from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, Kinds, owner_of, sort_by_kind
+from pytest_flashinfer.cli.files import BROKEN, MISNAMED, UNKNOWN, Kinds, owner_of, sort_by_kind
 from pytest_flashinfer.data import schema, sniff
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
+from pytest_flashinfer.data.discover import misnamed
 from pytest_flashinfer.data.faults import Fault, cannot_enter, unique
 from pytest_flashinfer.data.files import enter
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
@@ -38,12 +39,12 @@ def run(paths: Sequence[Path], *, verbose: bool) -> int:
     homes = [path for path in paths if (path / FOLDERS[0]).is_dir()]
     closed: list[OSError] = []
     kinds = sort_by_kind(paths, closed)
-    files = sum(len(group) for kind, group in kinds.items() if kind != sniff.TIMINGS)
+    files = sum(len(group) for kind, group in kinds.items() if kind not in (sniff.TIMINGS, MISNAMED))
     dataset = _dataset(paths, homes, kinds)
     found = unique([*map(cannot_enter, closed), *_dataset_problems(dataset), *_other_problems(kinds, paths)])
-    if not files and not closed:  # a check of nothing has not passed
+    if not files and not closed and all(fault.kind != "fault" for fault in found):  # no check has passed
         nothing = "nothing to check: there is no .json, .jsonl or .py record"
-        found = tuple(Fault(path, None, "", nothing) for path in paths)
+        found += tuple(Fault(path, None, "", nothing) for path in paths)
     write_found(found, _notes(dataset, kinds) if verbose else ())
     faults = sum(fault.kind == "fault" for fault in found)
     total = f"{count(files, 'file')}: {count(faults, 'fault')}, {count(len(found) - faults, 'warning')}"
@@ -83,6 +84,8 @@ def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
         yield from dataset.without_workloads()
     if dataset.names:
         yield from dataset.unread_workloads()
+    for path in dataset.unused_modules():
+        yield Fault(path, None, "", "has no line `definition = ...`: it is not run", kind="warning")
     for loaded in dataset.solutions:
         if loaded.value is None or loaded.value.definition not in dataset.names:
             yield from check_solution(loaded)
@@ -100,9 +103,16 @@ def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
             yield from _record_problems(name, path)
     for path in kinds.get(BROKEN, ()):
         yield from read_json(path).faults
+    yield from _unchecked(kinds, given)
+
+
+def _unchecked(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
+    """Yield what nobody can check: a fault of files that were named themselves."""
     for path in kinds.get(UNKNOWN, ()):
         message = "none of the known records: no key tells what it is"
         yield Fault(path, 1, "", message, kind="fault" if path in given else "warning")
+    for path in kinds.get(MISNAMED, ()):
+        yield Fault(path, None, "", misnamed(path), kind="fault" if path in given else "warning")
     for path in kinds.get(sniff.TIMINGS, ()):
         if path in given:
             yield Fault(path, 1, "", f"this is {sniff.ARTICLE[sniff.TIMINGS]}: there is nothing to check in it")

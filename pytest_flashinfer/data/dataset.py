@@ -34,7 +34,8 @@ class DataSet:
         self.definition_paths = tuple(definitions)
         self.solution_paths = tuple(solutions)
         self._closed: list[OSError] = []
-        self.workload_files = WorkloadFiles(workloads, self._closed)
+        self._odd: list[Path] = []
+        self.workload_files = WorkloadFiles(workloads, self._closed, self._odd)
         self._others: list[Path] = []  # Python files in the folders of solutions
         self._definitions: dict[Path, Loaded[Definition]] = {}
         self._workloads: dict[Path, list[Loaded[Workload]]] = {}
@@ -46,7 +47,7 @@ class DataSet:
 
     @cached_property
     def _definition_files(self) -> list[Path]:
-        return discover.definition_files(self.definition_paths, self._closed)
+        return discover.definition_files(self.definition_paths, self._closed, self._odd)
 
     def load(self, path: Path) -> Loaded[Definition]:
         """Read a definition file, once."""
@@ -97,7 +98,7 @@ class DataSet:
 
     @cached_property
     def _read_solutions(self) -> list[Loaded[Solution]]:
-        files = discover.solution_files(self.solution_paths, self._closed, self._others)
+        files = discover.solution_files(self.solution_paths, self._closed, self._others, self._odd)
         return [load_solution(path) for path in files]
 
     def something_else(self) -> list[Fault]:
@@ -113,8 +114,16 @@ class DataSet:
 
     def closed_folders(self) -> tuple[Fault, ...]:
         """Say which folders cannot be looked into, and why."""
-        _ = self._definition_files, self.workload_files.folders, self.solutions
+        self._find_all()
         return unique(cannot_enter(error) for error in self._closed)
+
+    def misnamed_files(self) -> tuple[Fault, ...]:
+        """Warn of the files that are not read for their names alone."""
+        self._find_all()
+        return unique(Fault(path, None, "", discover.misnamed(path), kind="warning") for path in self._odd)
+
+    def _find_all(self) -> None:
+        _ = self._definition_files, self.workload_files.folders, self.solutions
 
     @cached_property
     def _solutions_by_definition(self) -> dict[str, list[Loaded[Solution]]]:

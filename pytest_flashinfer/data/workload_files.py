@@ -21,17 +21,19 @@ _SOL_WORKLOADS, _SOL_DEFINITION = "workload.jsonl", "definition.json"  # side by
 
 
 class WorkloadFiles:
-    """The files of workloads in `places`: folders and files. Why one cannot be looked into is added to `closed`."""
+    """The files of workloads in `places`: folders and files. `closed` and `odd` as in discover.py."""
 
-    def __init__(self, places: Sequence[Path], closed: list[OSError]) -> None:
+    def __init__(self, places: Sequence[Path], closed: list[OSError], odd: list[Path]) -> None:
         self.places = tuple(places)
-        self._closed = closed
+        self._closed, self._odd = closed, odd
         self._shared: dict[Path, dict[str, list[Loaded[Workload]]]] = {}
 
     @cached_property
     def folders(self) -> dict[Path, dict[str, list[Path]]]:
         """The files of each folder by their stem, which is a definition's name."""
-        return {place: discover.workload_files(place, self._closed) for place in self.places if place.is_dir()}
+        return {
+            place: discover.workload_files(place, self._closed, self._odd) for place in self.places if place.is_dir()
+        }
 
     def read(self, path: Path, definition: Definition) -> list[Loaded[Workload]]:
         """Read the workloads of the definition in a file, in the order of their lines.

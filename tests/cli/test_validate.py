@@ -457,3 +457,23 @@ def test_a_summary_that_cannot_be_written_leaves_the_verdict(dataset, capsys, mo
     got, _, err = validate(capsys, dataset)
     assert got == code
     assert f"GITHUB_STEP_SUMMARY: {tmp_path / 'none/summary.md'} cannot be written: No such file or directory" in err
+
+
+def test_a_file_that_is_passed_by_for_its_name_is_warned_of(dataset, capsys):
+    module = 'definition = "gemm"\n\n\ndef run(a, b):\n    return a @ b\n'
+    texts = {"definitions/thing.JSON": "{}", "solutions/k.PY": module, "solutions/conftest.py": module}
+    for name, text in texts.items():
+        (dataset / name).write_text(text)
+    (dataset / "solutions/venv").mkdir()
+    (dataset / "solutions/venv/mine.py").write_text(module)
+    (dataset / "solutions/helper.py").write_text("")
+    assert main(["validate", str(dataset)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("is not read: ") == len(texts)
+    assert "thing.JSON: is not read: write its suffix as .json" in said
+    assert "conftest.py: is not read: Python and pytest import files of this name" in said
+    assert "helper.py: has no line `definition = ...`: it is not run" in said
+    assert "venv" not in said
+    data = DataSet([dataset / "definitions"], [dataset / "solutions"], [])
+    assert {fault.path.name for fault in data.misnamed_files()} == {Path(name).name for name in texts}
+    assert main(["validate", str(dataset / "solutions/k.PY")]) == 1

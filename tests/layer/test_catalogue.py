@@ -173,6 +173,15 @@ def test_workloads_that_are_nowhere_are_said(repository):
     assert said_of(repository.root) == [said], "one that has some does not stand for those that have none"
 
 
+def test_references_that_nothing_runs_are_said(repository):
+    path = repository.define(name="other")
+    found = catalogue(repository.root, solutions=())
+    [said] = omissions.warnings(found, (), (), [repository.path, path])
+    assert said == "definitions without workloads, whose references did not run:\nother"
+    [said] = omissions.warnings(found, (), [path], [repository.path, path])
+    assert said.startswith("no workloads for other:")
+
+
 def test_each_file_of_workloads_has_a_root_of_its_own(repository, tmp_path):
     """Stored tensors lie in the tree that the line is in, in the check as in the run."""
     trees = [tmp_path / tree for tree in "ab"]
