@@ -100,7 +100,7 @@ def _message(error: ValidationError) -> str:
 
 
 def _hint(error: ValidationError) -> str:
-    schema = error.schema if isinstance(error.schema, dict) else {}
+    schema = error.schema if isinstance(error.schema, dict) and not _is_name(error) else {}
     if error.validator == "required":
         missing = _missing(error)
         schema = schema.get("properties", {}).get(missing[0], {}) if len(missing) == 1 else {}
@@ -143,6 +143,18 @@ def _enum(error: ValidationError) -> str:
     return f"{_short(error.instance)} is not allowed here; {hint}"
 
 
+def _is_name(error: ValidationError) -> bool:
+    return error.validator == "pattern" and "u001f" in json.dumps(error.validator_value)
+
+
+def _unfit(error: ValidationError) -> str:
+    if not _is_name(error):
+        return "is not of the right form"
+    wrong = (each for each in str(error.instance) if each in "/\\" or each < " ")
+    held = dict.fromkeys(_CHARACTERS.get(each, "a control character") for each in wrong)
+    return f"holds {' and '.join(held)}: no name may, for it is part of file names"
+
+
 def _other(error: ValidationError) -> str:
     return error.message if len(error.message) < 200 else f"{_short(error.instance)} is not allowed here"  # noqa: PLR2004
 
@@ -157,8 +169,9 @@ _MESSAGES: dict[str, Callable[[ValidationError], str]] = {
     "minLength": lambda _: "is empty",
     "minItems": lambda _: "is empty",
     "maxLength": lambda error: f"is longer than {error.validator_value} characters",
-    "pattern": lambda error: f"{_short(error.instance)} is not of the right form",
+    "pattern": lambda error: f"{_short(error.instance)} {_unfit(error)}",
 }
+_CHARACTERS = {"/": "a slash", "\\": "a backslash", "\n": "a line break", "\r": "a line break", "\t": "a tab"}
 
 
 def _short(value: Any) -> str:

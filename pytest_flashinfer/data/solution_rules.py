@@ -56,7 +56,8 @@ def entry_is_there(solution: Solution) -> Iterator[Finding]:
     if not paths or (":" in wanted and not solution.entry_function):
         return  # it has been said that there are no sources, or that one colon is too few
     if entry is None:
-        have = near(solution.entry_file, paths) or f"; there is {', '.join(paths)}"
+        safe = [path for path in paths if unsafe_path(path) is None]
+        have = near(solution.entry_file, safe) or (f"; there is {', '.join(safe)}" if safe else "")
         yield where, f"entry file {solution.entry_file!r} is not among the sources{have}", "fault"
         return
     if not solution.entry_function.strip():

@@ -142,7 +142,7 @@ RULES = {
         "axes.h.value",
         "-8 is less than 0",
     ),
-    "name with a slash": ({"name": "../evil"}, "name", "it has no slash"),
+    "name with a slash": ({"name": "../evil"}, "name", "holds a slash: no name may"),
     "wrong type": ({"inputs": ["x"]}, "inputs", "expected an object {...}, got a list [...]"),
     "init without function": ({"init": "x = 1"}, "init", "no function in it"),
     "custom inputs": ({"custom_inputs_entrypoint": "make"}, "custom_inputs_entrypoint", "no top-level function 'make'"),

@@ -128,7 +128,8 @@ RULES = {
         "leaves the solution's folder",
     ),
     "no author": (samples.changed(samples.GOOD, author=...), "", "missing key 'author'"),
-    "slash in name": (samples.changed(samples.GOOD, name="a/b"), "name", "it has no slash"),
+    "slash in name": (samples.changed(samples.GOOD, name="a/b"), "name", "holds a slash: no name may"),
+    "lines in name": (samples.changed(samples.GOOD, name="a\nb/"), "name", "holds a line break and a slash: no name"),
 }
 
 
@@ -139,6 +140,12 @@ def test_rules(tmp_path, name):
     assert found
     assert message in found[0].message
     assert found[0].line >= 1
+
+
+def test_a_path_that_is_refused_is_not_proposed(tmp_path):
+    document = samples.changed(samples.GOOD, sources=[{"path": "../main.py", "content": ""}])
+    said = [fault.message for fault in check_solution(load(tmp_path, document)) if fault.where == "spec.entry_point"]
+    assert said == ["entry file 'main.py' is not among the sources"]
 
 
 @pytest.mark.parametrize(
