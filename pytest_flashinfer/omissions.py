@@ -27,11 +27,15 @@ _SELECT_TOO = ("markexpr", "deselect", "lf")  # options of pytest
 def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
     """Raise pytest.UsageError for solutions that were named themselves, not by a folder, and are of nothing here.
 
-    In the process that the run's exit code is of.
+    So for failures that are to be saved where there is no place for any. In the process that the run's exit code is of.
     """
     if hasattr(config, "workerinput"):
         return
-    named = {place for place in catalogue.options.solutions if place.is_file() or (place / CONFIG).is_file()}
+    options = catalogue.options
+    homes = map(catalogue.workload_file, catalogue.dataset.definition_files())
+    if options.save_failures and options.solutions and not options.workloads and not any(homes):
+        raise pytest.UsageError("--fib-save-failures: there is no folder of workloads; name one with --fib-workloads=DIR")
+    named = {place for place in options.solutions if place.is_file() or (place / CONFIG).is_file()}
     faults = [fault for fault in catalogue.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
     refused = [str(fault) for fault in (*catalogue.dataset.something_else(), *faults)]
     if refused:

@@ -98,6 +98,8 @@ def read(config: pytest.Config) -> Options:
     values["reference_timeout"] = values["reference_timeout"] or max(REFERENCE_SECONDS, values["timeout"])
     for name in ("traces", "results", "report", "baseline"):
         values[name] = invocation / Path(values[name]).expanduser() if values[name] else None
+    if values["traces"] is not None and values["traces"].is_file():
+        raise pytest.UsageError(f"--fib-traces: {values['traces']} is a file: name a folder")
     if values["resume"] and values["traces"] is None:
         raise pytest.UsageError("--fib-resume: say with --fib-traces=DIR where the earlier run's traces are")
     for name in ("tolerance", "min_speedup", "threshold"):  # what a mark or a fixture says comes between the two

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 
 import pytest
 
@@ -62,6 +63,22 @@ def test_a_value_that_cannot_be_read_is_a_usage_error(kernels, option):
     result = kernels(option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}*"])
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--fib-traces=out/a_file", "a_file is a file: name a folder"),
+        ("--fib-save-failures", "there is no folder of workloads; name one with --fib-workloads=DIR"),
+    ],
+)
+def test_what_could_not_be_written_later_is_a_usage_error(repository, kernels, option, said):
+    repository.solve("good")
+    repository.write("out/a_file", "")
+    shutil.rmtree(repository.root / "workloads")
+    result = kernels(option, "-k", "test_schema")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {option.partition('=')[0]}: *{said}"])
 
 
 INI_VALUES = [
