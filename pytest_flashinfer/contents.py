@@ -12,9 +12,12 @@ import torch
 from pytest_flashinfer.data.constants import open_constants, shown
 from pytest_flashinfer.default_inputs import moved, tensor_shapes
 from pytest_flashinfer.inputs.axes import solve_axes
+from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import IDS
 from pytest_flashinfer.inputs.errors import InputsError, Unbound, Unsatisfiable
+from pytest_flashinfer.inputs.masks import MASKS
 from pytest_flashinfer.inputs.one_changed import one_id
+from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe, derived
 from pytest_flashinfer.inputs.stale import POISON
@@ -114,7 +117,7 @@ class Contents:
         return any(isinstance(case.values[name], torch.Tensor) for name in others)
 
     def _drawn(self, case: Case, kind: str, name: str, indices: Mapping[str, Any], *, entire: bool = True) -> Case:
-        keep = self._own(case) | self._made
+        keep = self._own(case) | self._made | _stored_masks(case)
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         # One that changes is of this case alone, as other index tensors are.
         seed = case.recipe.seed if kind == ONE else self.derive(f"{case.recipe.seed} {name}")
@@ -232,6 +235,12 @@ def _one_at_times(names: Sequence[str], generator: torch.Generator) -> set[str]:
 def _stored(case: Case) -> set[str]:
     entries = case.workload.inputs if case.workload is not None else {}
     return {name for name, source in entries.items() if source.kind == "safetensors"}
+
+
+def _stored_masks(case: Case) -> frozenset[str]:
+    """Return masks that somebody wrote down: they may belong to other tensors."""
+    roles = plan_of(contract_of(case.definition)).roles
+    return frozenset(name for name in _stored(case) if name in roles and roles[name].kind in MASKS)
 
 
 def _is_index(value: Any) -> bool:

@@ -12,6 +12,7 @@ import torch
 from pytest_flashinfer.inputs import layout, unused
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import DATA, ROTARY
+from pytest_flashinfer.inputs.masks import flipped
 from pytest_flashinfer.inputs.rearrange import movable, setting_of, targets
 from pytest_flashinfer.inputs.replaced import pools
 from pytest_flashinfer.inputs.stale import live_slots
@@ -30,7 +31,7 @@ _ROOM: Final = 64.0  # below the largest of the dtype, for sums
 _TRIES: Final = 16
 _SOME: Final = 1 << 20  # elements tell how large values are
 _FREE: Final = DATA | {"weight"}
-_OF_ROWS: Final = ROTARY | {"probs"}  # one value says what the others of its row have to be
+_OF_ROWS: Final = ROTARY | {"probs", "bits"}  # one value says what the others of its row have to be
 _IDS: Final = frozenset({"page_ids", "page_table", "slots", "sparse", "token_ids", "index"})
 _APART: Final = frozenset({"page_ids", "page_table", "slots"})  # no two are alike, unless they are shared
 
@@ -38,7 +39,7 @@ _APART: Final = frozenset({"page_ids", "page_table", "slots"})  # no two are ali
 def one_value(
     contract: Contract, plan: Plan, inputs: Mapping[str, Any], names: Sequence[str], seed: str
 ) -> dict[str, torch.Tensor]:
-    """Return one of the float inputs `names` with another value somewhere, where somebody reads it if that is known.
+    """Return one of the inputs `names` with another value somewhere, where somebody reads it if that is known.
 
     Where values are free it is far above all others; else the one of them that is farthest.
     """
@@ -46,6 +47,11 @@ def one_value(
     names = [name for name in names if plan.roles[name].kind not in _OF_ROWS]
     for name in rng.sample(names, len(names)):
         old = inputs[name]
+        if plan.roles[name].kind == "mask":
+            mask = flipped(old, rng)
+            if mask is not None:
+                return {name: mask}
+            continue
         flat = old.clone(memory_format=torch.contiguous_format).view(-1)
         flat = flat.view(torch.uint8) if flat.dtype is torch.float4_e2m1fn_x2 else flat  # as torch computes with them
         for _ in range(_TRIES):
@@ -145,4 +151,6 @@ def _alone(setting: Setting, name: str) -> bool:
     """Whether no other index tensor points at the same rows."""
     limits = [role.limit for other, role in setting.plan.roles.items() if other != name and other in setting.given]
     mine = setting.plan.roles[name].limit
-    return mine is not None and ast.unparse(mine) not in {ast.unparse(each) for each in limits if each is not None}
+    if mine is None:  # a number, and no place in anything that is known
+        return setting.plan.roles[name].kind == "index"
+    return ast.unparse(mine) not in {ast.unparse(each) for each in limits if each is not None}

@@ -16,6 +16,7 @@ from pytest_flashinfer.inputs.dtypes import UNSIGNED, is_float
 from pytest_flashinfer.inputs.elements import mend
 from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.limits import limits, readable
+from pytest_flashinfer.inputs.masks import MASKS, moved
 from pytest_flashinfer.inputs.one_changed import one_value
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
@@ -59,8 +60,9 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
     in the first, the middle and the last element of every tensor. `permuted`: in every tensor two unequal elements of
     one row change places, so that sums and sets of values stay. A table of cosines and sines stays one: it is drawn
     anew instead, and whole rows of it are equal to before. `one_changed`: one element of one tensor is another one, by
-    which an answer changes much; no table changes so. They satisfy each constraint that `inputs` satisfy; what
-    cannot be changed so in a few tries stays as it is. Raises ValueError for another kind.
+    which an answer changes much; no table changes so. What a mask lets through goes elsewhere in its row. They satisfy
+    each constraint that `inputs` satisfies; what cannot be changed so in a few tries stays. Raises ValueError for
+    another kind.
     """
     if kind not in KINDS:
         raise ValueError(f"variant {kind!r} is none of {', '.join(KINDS)}")
@@ -106,7 +108,9 @@ def _varies(contract: Contract, plan: Plan, name: str, old: Any) -> bool:
     role = plan.roles.get(name)
     if role is None or not isinstance(old, torch.Tensor) or not old.dim() or not old.numel():
         return False
-    return role.kind in BYTE_KINDS or (is_float(contract.dtype(name)) and role.kind != "zeros")
+    if is_float(contract.dtype(name)):
+        return role.kind != "zeros"
+    return role.kind in BYTE_KINDS | MASKS
 
 
 def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict[str, Any]:
@@ -116,9 +120,7 @@ def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict
     new = one_value(changing.contract, plan, inputs, changing.names, f"{seed}/one") if kind == ONE else {}
     new = {name: layout.like(inputs[name], made) for name, made in new.items()}
     for name in changing.names if kind != ONE else ():
-        permuted = kind == "permuted" and plan.roles[name].kind not in ROTARY
-        made = _permuted(inputs[name], f"{seed}/{name}") if permuted else _drawn(changing, name, seed)
-        new[name] = layout.like(inputs[name], made)
+        new[name] = layout.like(inputs[name], _other(changing, name, kind, seed))
     changed = {**inputs, **new}
     if kind not in {"permuted", ONE}:
         unchanged = overwritten(changing.contract, plan) - new.keys()
@@ -126,9 +128,21 @@ def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict
         poison(changing.contract, plan, mine, changing.recipe)
     if kind == "same_ends":
         for name, values in new.items():
+            if plan.roles[name].kind in MASKS:  # which have them
+                continue
             _copy_ends(values, inputs[name], rows=plan.roles[name].kind in ROTARY)
     mend(changing.contract, plan, {**changing.env, **changed}, set(new))
     return changed
+
+
+def _other(changing: _Changing, name: str, kind: str, seed: int) -> torch.Tensor:
+    """Return other contents of one tensor."""
+    old, role = changing.inputs[name], changing.plan.roles[name].kind
+    if kind == "permuted" and role not in ROTARY and role != "bits":
+        return _permuted(old, f"{seed}/{name}")
+    if role in MASKS:
+        return moved(old, role, Source(seed, torch.device("cpu")).own(name), _ends(old) if kind == "same_ends" else ())
+    return _drawn(changing, name, seed)
 
 
 def _broken(changing: _Changing, changed: Mapping[str, Any]) -> list[Rule]:
@@ -176,10 +190,14 @@ def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:
 
 def _copy_ends(new: torch.Tensor, old: torch.Tensor, *, rows: bool) -> None:
     """Copy the first, the middle and the last element, or the `rows` that they are in."""
-    for flat in {0, old.numel() // 2, old.numel() - 1}:
+    for flat in _ends(old):
         place, rest = [], flat
         for n in reversed(old.shape):
             place.append(rest % n)
             rest //= n
         index = tuple(reversed(place))[: old.dim() - rows]
         new[index] = old[index]
+
+
+def _ends(old: torch.Tensor) -> set[int]:
+    return {0, old.numel() // 2, old.numel() - 1}

@@ -66,6 +66,16 @@ def test_an_id_that_changes_alone_satisfies_the_contract_and_shows(definition):
     assert sum(seen) >= len(seen) / 2
 
 
+def test_a_number_that_points_at_nothing_known_changes_alone():
+    inputs = {"x": tensor("rows h"), "m": tensor("rows h", "int32", description="number")}
+    definition = define("numbers", axes(rows=None, h=4), inputs, {"y": tensor("rows h")}, "")
+    sizes = {"rows": 9, "h": 4}
+    drawn = make_inputs(definition, sizes, Recipe(3))
+    for seed in range(8):
+        (changed,) = one_id(definition, sizes, drawn, seed).values()
+        assert int((changed != drawn["m"]).sum()) in {1, 2}
+
+
 def test_ids_of_pages_stay_distinct_and_change_places_where_none_is_free():
     sizes = {"batch": 2, "len_indptr": 3, "num_kv_indices": 6, "heads": 4, "kv_heads": 2, "d": 16, "page_size": 4}
     for pages, differ in ((9, 1), (6, 2)):
