@@ -22,12 +22,12 @@ _ALONE = (
 
 
 def explained(  # noqa: PLR0913 - facts of one search
-    item: pytest.Item, definition: Definition, found: Outcome, *, alone: bool, save: bool, passes: bool
+    item: pytest.Item, definition: Definition, found: Outcome, *, alone: bool, save: bool, empty: str
 ) -> Failed:
     """Return what a search of an item found, with hints for its author.
 
-    `definition` is as it was stated. `alone`: the smallest case passes by itself. `save`: keep its line. `passes`: some
-    case with elements did.
+    `definition` is as it was stated. `alone`: the smallest case passes by itself. `save`: keep its line. `empty`: the
+    axis whose size of 0 alone makes it fail, if there is one.
     """
     failed, drawn = found.failure, found.smallest
     assert isinstance(failed, Failed)
@@ -38,9 +38,8 @@ def explained(  # noqa: PLR0913 - facts of one search
     if failed.verdict.status == "INVALID_REFERENCE":  # an override that fails itself does so in most cases
         return failed
     line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
-    none = next((name for name in definition.var_axes if drawn[0].get(name) == 0), None)
-    if none is not None and passes:
-        failed.hint += f"  {none} may be 0 as the contract stands; a constraint `{none} > 0` would exclude it\n"
+    if empty:
+        failed.hint += f"  {empty} may be 0 as the contract stands; a constraint `{empty} > 0` would exclude it\n"
     said, why_not = _save(item, line) if save and not alone else ("", "")
     said = f"{said}, which replays it" if said else "add this workload line to replay it"
     failed.hint += f"  smallest of {found.tried} cases; {said} as test_correct:\n{line}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 from hypothesis.statistics import collector, describe_statistics
 
-from pytest_flashinfer import compiling
+from pytest_flashinfer import again, compiling
 from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.data.source import has_triton_kernels
 from pytest_flashinfer.declarations import SECONDS
@@ -32,10 +32,11 @@ from pytest_flashinfer.search import Outcome, Search
 from pytest_flashinfer.unjudged import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pytest_flashinfer.again import CaseCheck
     from pytest_flashinfer.data.model import Definition, Workload
-    from pytest_flashinfer.inputs.recipe import Layout, Recipe
+    from pytest_flashinfer.inputs.recipe import Layout
     from pytest_flashinfer.judge.answers import Answers
     from pytest_flashinfer.session import FibSession
     from pytest_flashinfer.testing import UnderTest
@@ -45,13 +46,6 @@ FEW = 10  # cases that say little where time was up
 LEAST = 20  # cases for which there is more time
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
-
-
-class CaseCheck(Protocol):
-    """Checks one drawn case; to `repeat`, by several calls. Raises Failed."""
-
-    def __call__(self, axes: Mapping[str, int], recipe: Recipe, *, repeat: bool) -> None:
-        """Check."""
 
 
 class SizeSearch:
@@ -123,9 +117,9 @@ class SizeSearch:
         self._note_end(found)
         self._note_compiled(spent.compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
-            alone = self._passes_alone(found, check)
-            save, passes = self.options.save_failures, tally.telling > 0
-            raise explained(self.item, self.stated, found, alone=alone, save=save, passes=passes)
+            alone = again.passes_alone(self.definition, found, self.solution, check)
+            empty = again.empty_axis(self.definition, found, check) if tally.telling else ""
+            raise explained(self.item, self.stated, found, alone=alone, save=self.options.save_failures, empty=empty)
         if self._says_little(found):
             self._refuse_slow(found, spent)
         if (text := tally.too_little(found.tried)) is not None:
@@ -233,22 +227,6 @@ class SizeSearch:
                 if name not in grid.pools and name not in self.definition.const_axes
             },
         )
-
-    def _passes_alone(self, found: Outcome, check: CaseCheck) -> bool:
-        """Say whether the smallest case passes in a process that saw no other. Draws are judged together.
-
-        Nobody waits for another hang.
-        """
-        assert isinstance(found.failure, Failed)
-        assert found.smallest is not None
-        if found.failure.verdict.status == "TIMEOUT" or self.definition.op_type == "sampling":
-            return False
-        self.solution.close()
-        try:
-            check(*found.smallest, repeat=True)
-        except (Failed, InputsError, ReferenceFailed):
-            return False
-        return True
 
 
 def _worth_trying(edges: Iterable[Drawn], tally: Tally) -> Iterator[Drawn]:

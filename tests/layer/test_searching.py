@@ -255,6 +255,17 @@ def test_a_size_of_0_is_said_to_be_excludable_only_where_others_pass(everywhere)
     assert ("a constraint `n > 0` would exclude it" in caught.value.text()) is not everywhere
 
 
+def test_a_size_of_0_is_not_blamed_for_what_fails_at_others_as_well():
+    def check(axes, recipe, *, repeat):
+        if recipe.seed % 2:
+            raise failure(axes, recipe)
+
+    with pytest.raises(Failed) as caught:
+        search().run(check)
+    assert caught.value.case.axes["n"] == 0
+    assert "would exclude it" not in caught.value.text()
+
+
 def test_a_failure_says_which_constraint_its_case_may_break():
     """What cannot be computed is not checked: the kernel may be right."""
     unread = replace(ROWS, constraints=("x.unfold(0, 1, 1).numel() > 0", "n >= 2"))
