@@ -22,7 +22,7 @@ def run(x, mask):
 def test_a_mask_is_another_one_in_every_call(tmp_path, seed):
     repository = Repository(tmp_path)
     repository.define(inputs=INPUTS, reference=RUN)
-    repository.sizes(24)
+    repository.lines({"uuid": "some", "axes": {"n": 24}, "inputs": {name: {"type": "random"} for name in INPUTS}})
     repository.solve("kept", KEPT)
     repository.solve("right", RUN)
     done = repository.run(f"--fib-seed={seed}", "-k", "test_correct")
