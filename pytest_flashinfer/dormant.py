@@ -18,6 +18,7 @@ MARKS = (
     "fib_min_speedup(factor): the speedup over the reference that test_speed of a definition has to reach",
     "fib_threshold(share): the difference from --fib-baseline that matters for a definition, 0.05 for 5 %",
 )
+HINT = "pytest-flashinfer collects definitions where a --fib- option or ini key is given, as --fib-solutions=PATH"
 
 
 def is_active(config: pytest.Config) -> bool:

@@ -55,7 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Have GitHub's job tell of a run that ends before it begins: no hook of a session hears of that."""
+    """Have GitHub's job tell of a run that ends before it begins: no hook of a session hears of that.
+
+    Who names a definition's file while the plugin is dormant is told that it is.
+    """
     try:
         return (yield)
     except pytest.UsageError as error:
@@ -63,6 +66,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
             from pytest_flashinfer import actions
 
             actions.refused(config, str(error))
+        elif any(str(arg).partition("::")[0].endswith(".json") for arg in config.args):
+            raise pytest.UsageError(*error.args, dormant.HINT) from None
         raise
 
 
