@@ -9,6 +9,7 @@ import pytest
 from pytest_flashinfer.here import from_here
 from pytest_flashinfer.options import REPLAY, replay
 from pytest_flashinfer.report import notes as notes_of
+from pytest_flashinfer.report.results import UNREAD
 from pytest_flashinfer.sources import blamed
 from pytest_flashinfer.stash import SESSION
 from pytest_flashinfer.warned import in_a_line
@@ -44,6 +45,7 @@ class KernelItem(pytest.Function):
         if self.originalname == "test_schema":
             notes = self.config.stash[SESSION].catalogue.notes(file.path)
             self.user_properties += [(notes_of.PROPERTY, from_here(self.config, note)) for note in notes]
+            self._list_unread(file)
         if "solution" in params and file.definition is not None:
             key = str(params["solution"])
             author = file.solutions[key].solution.author
@@ -67,6 +69,15 @@ class KernelItem(pytest.Function):
             if said is None:
                 raise
             raise pytest.fail.Exception(said, pytrace=False) from None
+
+    def _list_unread(self, file: DefinitionFile) -> None:
+        """Say which solutions of a definition cannot be read: tables count them, and no item is about one of them."""
+        from pytest_flashinfer.unreadable import listed
+
+        name = file.definition.name if file.definition is not None else None
+        files = [each for each in self.config.stash[SESSION].catalogue.unreadable() if each.definition == name]
+        if files:
+            self.user_properties.append((UNREAD, listed(files, file.solutions)))
 
     @in_a_line()
     def runtest(self) -> None:

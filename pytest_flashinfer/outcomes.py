@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.distribution import group_of
-from pytest_flashinfer.report.results import Broken, Result, without_wrong, wrong
+from pytest_flashinfer.report.results import UNREAD, Broken, Result, unread, without_wrong, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,9 @@ class Outcomes:
 
     def results(self) -> list[Result]:
         """Return the records of all finished items, one for each; none has a number of a workload that is wrong."""
-        return without_wrong(self._found().values())
+        reports = (report for group in self._reports.values() for report in group)
+        files = [each for report in reports for each in unread(dict(report.user_properties).get(UNREAD))]
+        return [*without_wrong(self._found().values()), *files]
 
     def mistimed(self) -> set[str]:
         """Return the node ids of timings on workloads on which another check found the solution wrong."""

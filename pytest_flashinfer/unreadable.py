@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_flashinfer.here import from_here
+from pytest_flashinfer.report.results import UNKNOWN, UNREAD
 from pytest_flashinfer.stash import SESSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.catalogue import Catalogue
     from pytest_flashinfer.data.faults import Fault
+    from pytest_flashinfer.data.unreadable import Unreadable
 
 
 class UnreadableSolution(pytest.Item):
@@ -56,8 +59,16 @@ def unreadable(session: pytest.Session) -> Iterator[UnreadableSolution]:
         extra: dict[str, Any] = {"name": f"test_schema[{each.name}]", "nodeid": f"{place}::test_schema"}
         item: UnreadableSolution = UnreadableSolution.from_parent(session, **extra)
         item.faults = each.faults
+        if path not in catalogue.closed:
+            item.user_properties.append((UNREAD, listed([each], ())))
         item.extra_keyword_matches.update([each.definition] if each.definition else names)
         yield item
+
+
+def listed(files: Iterable[Unreadable], taken: Container[str]) -> str:
+    """Return what the report of a schema check says of files that fail it; those whose name is taken have all of it."""
+    names = ((each.definition or UNKNOWN, each.path.name if each.name in taken else each.name) for each in files)
+    return json.dumps(list(names))
 
 
 def failing(catalogue: Catalogue, items: Iterable[pytest.Item]) -> set[Path]:

@@ -9,7 +9,7 @@ from pytest_flashinfer.data.jsontext import read_json_lines
 from pytest_flashinfer.data.sniff import kind_of
 from pytest_flashinfer.data.write import to_line
 from pytest_flashinfer.report.excerpt import excerpt
-from pytest_flashinfer.report.results import mean
+from pytest_flashinfer.report.results import UNKNOWN, mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 MESSAGE = (10_000, 10_000)  # characters of what a compiler says that are kept, of its beginning and of its end
 FAILURES = 8  # of one solution, in a line
 FAILURE_CHARACTERS = (2_300, 1_600)  # of the text of each, of its beginning and of its end, where case and replay are
-UNKNOWN = "unknown"  # the author, and the definition where nothing names one, of a file that cannot be read
 
 
 def documents(
     results: Iterable[Result], device: str, more: Mapping[tuple[str, str], Mapping[str, str]] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the records of all solutions that ran, in the order of definitions and solutions.
+    """Return the records of all solutions that could be read, in the order of definitions and solutions.
 
     `time` is in milliseconds, the geometric mean over the workloads; `speedup` is that of the reference's over it,
     `max_diff` the largest absolute error on listed workloads and in what failed: values that are drawn may be as large
@@ -37,7 +36,7 @@ def documents(
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        if result.outcome != "skipped":
+        if result.check != "test_schema":
             groups.setdefault((result.definition, result.solution), []).append(result)
     known = more or {}
     return [{**_document(group, device), **known.get(key, {})} for key, group in sorted(groups.items())]
@@ -51,6 +50,9 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
         "source": first.author,
         "solution": first.solution,
     }
+    group = [result for result in group if result.outcome != "skipped"]
+    if not group:
+        return {**head, "compiled": False, "status": "SKIPPED", "reason": first.message}
     failed = [result for result in group if result.outcome == "failed"]
     broken = next((result for result in failed if not result.built), None)
     if broken is not None:

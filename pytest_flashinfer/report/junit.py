@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from pytest_flashinfer.report.results import Broken, Result, without_wrong
+from pytest_flashinfer.report.results import UNREAD, Broken, Result, unread, without_wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,9 @@ def _cases(text: str | bytes) -> Iterator[Result | Broken]:
         outcome = _OUTCOMES[ended.tag] if ended is not None else "passed"
         if outcome == "failed" and properties.get("status") == "PASSED":
             properties["status"] = "ERROR"  # of the teardown
-        said = (ended.text or "") if ended is not None else ""
+        said = ((ended.get("message") if outcome == "skipped" else ended.text) or "") if ended is not None else ""
         found = Result.from_properties(properties.items(), outcome, said)
+        yield from unread(properties.get(UNREAD))
         if found is not None:
             yield found
         elif outcome == "failed":

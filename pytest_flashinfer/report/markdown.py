@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.numbers import count
 from pytest_flashinfer.report.results import standings
-from pytest_flashinfer.report.table import HEAD, cells_of
+from pytest_flashinfer.report.table import HEAD, SKIPPED, cells_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,10 +124,15 @@ def _folded(title: str, text: str) -> str:
 
 def _table(pair: tuple[str, Sequence[Standing]]) -> str:
     name, standing = pair
-    body = [list(cells_of(row)) for row in standing]
+    body = [[*cells_of(row)[:-1], _last(row)] for row in standing]
     keep = [number for number in range(len(HEAD)) if number == 0 or any(row[number] not in ("", "-") for row in body)]
     lines = [[cell(row[i]) if i <= 1 or i == len(HEAD) - 1 else row[i] for i in keep] for row in body]
     return f"\n### {cell(name)}\n\n{rows([HEAD[i] for i in keep], lines)}"
+
+
+def _last(row: Standing) -> str:
+    """Return the text on failures of a row; of a solution of which nothing ran, why."""
+    return cells_of(row)[-1] if row.total else f"{SKIPPED}: {row.skipped}"
 
 
 def _size(text: str) -> int:

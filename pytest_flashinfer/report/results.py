@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+UNREAD = "fib_unread"  # of a schema check: the solution files that fail it, as JSON rows of a definition and a name
+UNKNOWN = "unknown"  # the author, and the definition where nothing names one, of a file that cannot be read
 _EXCEPTION = re.compile(r"[\w.]+: ")
 
 
@@ -98,6 +101,15 @@ def without_wrong(results: Iterable[Result]) -> list[Result]:
     ]
 
 
+def unread(listed: object) -> list[Result]:
+    """Return the records of solution files that cannot be read, from the property `UNREAD` of a schema check."""
+    said = "the file cannot be read: see test_schema"
+    return [
+        Result(str(name), str(file), UNKNOWN, "test_schema", None, "failed", "COMPILE_ERROR", message=said, built=False)
+        for name, file in json.loads(str(listed or "[]"))
+    ]
+
+
 @dataclass(frozen=True)
 class Broken:
     """What failed and is no solution's: a file, a reference, the collection, the run; `text` is all that it said."""
@@ -128,10 +140,12 @@ class Standing:
     rooflines: list[float] = field(default_factory=list)
     bound_share: float | None = None
     workloads: dict[str, bool] = field(default_factory=dict)  # whether all checks of a workload passed
+    skipped: str = ""  # why, where an item was
 
     def add(self, result: Result) -> None:
         """Count one item."""
         if result.outcome == "skipped":
+            self.skipped = self.skipped or result.message or "no reason was given"
             return
         self.total += 1
         if result.workload is not None:
@@ -178,7 +192,10 @@ def _positive(value: float | None) -> float | None:
 
 
 def standings(results: Iterable[Result]) -> dict[str, list[Standing]]:
-    """Return the solutions of every definition, best first: all right before partly wrong, then by speedup."""
+    """Return the solutions of every definition, best first: all right before partly wrong, then by speedup.
+
+    Those of which nothing ran come last.
+    """
     tables: dict[str, dict[str, Standing]] = {}
     for result in results:
         rows = tables.setdefault(result.definition, {})
@@ -187,5 +204,5 @@ def standings(results: Iterable[Result]) -> dict[str, list[Standing]]:
 
 
 def _rank(row: Standing) -> tuple[float, float, str]:
-    failed = sum(row.failures.values())
+    failed = sum(row.failures.values()) if row.total else math.inf
     return failed, -(row.speedup[0] if row.speedup else 0.0), row.solution

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.faults import printable
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 HEAD = ("solution", "author", "workloads", "latency", "speedup (min..max)", "roofline", "bound", "failures")
 DROPPED_WHEN_NARROW = ("roofline", "author", "bound")
+SKIPPED = "skipped"  # stands for failures of a solution of which nothing ran
 SHORTEST_NAME = 12  # characters that are left of a solution's name on a terminal too narrow for all of it
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 _LONG = 1000.0  # seconds, above which three digits would need an exponent
@@ -31,6 +33,8 @@ def lines(tables: Mapping[str, Sequence[Standing]], width: int) -> Iterator[tupl
         for row, standing in zip(cells, rows, strict=True):
             text = "  " + "  ".join(row[name].ljust(sizes[name]) for name in columns).rstrip()
             yield text, "red" if standing.failures else "green" if standing.total else "yellow"
+        reasons = Counter(standing.skipped for standing in rows if not standing.total)
+        yield from ((f"  {number} skipped: {printable(reason)}", "yellow") for reason, number in reasons.items())
 
 
 def _needed(cells: Sequence[Mapping[str, str]], columns: Sequence[str]) -> int:
@@ -59,6 +63,7 @@ def cells_of(row: Standing) -> tuple[str, ...]:
     """Return the texts of a row, in the order of `HEAD`; `-` for what is not known."""
     speedup = row.speedup
     roofline = max(row.rooflines, default=None)
+    failures = (f"{count} {status}" for status, count in sorted(row.failures.items()))
     return (
         printable(row.solution),
         printable(row.author),
@@ -67,7 +72,7 @@ def cells_of(row: Standing) -> tuple[str, ...]:
         f"{times(speedup[0])}x ({times(speedup[1])}..{times(speedup[2])})" if speedup else "-",
         f"{roofline:.0%}" if roofline is not None else "-",
         f"{row.bound_share:.0%}" if row.bound_share is not None else "-",
-        ", ".join(f"{count} {status}" for status, count in sorted(row.failures.items())),
+        ", ".join(failures) if row.total else SKIPPED,
     )
 
 

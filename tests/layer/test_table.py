@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.report import table
-from pytest_flashinfer.report.results import Result, Standing, standings, without_wrong
+from pytest_flashinfer.report.results import Result, Standing, standings, unread, without_wrong
 
 RESULTS = st.builds(
     Result,
@@ -81,6 +81,21 @@ def test_what_was_skipped_does_not_count():
     assert (standing.passed, standing.total, standing.latency) == (1, 1, 3.0)
 
 
+def test_a_solution_of_which_nothing_ran_says_why():
+    rows = [result("skipped", solution=name, message="no inputs: n > 3") for name in ("x", "y")]
+    said = text([result(solution="z"), *rows])
+    assert [line.split()[0] for line in said[2:5]] == ["z", "x", "y"]
+    assert [line.endswith("skipped") for line in said[2:5]] == [False, True, True]
+    assert said[5:] == ["  2 skipped: no inputs: n > 3"]
+    assert not any("skipped" in line for line in text([result(), result("skipped", message="one of two")]))
+
+
+def test_files_that_cannot_be_read_are_wrong_solutions():
+    [found] = unread('[["d", "x"]]')
+    assert only(found).failures == {"COMPILE_ERROR": 1}
+    assert unread(None) == []
+
+
 def test_latency_is_the_median_and_speedup_the_geometric_mean():
     standing = only(*(result(latency=n, speedup=n) for n in (1.0, 4.0, 16.0)))
     assert standing.latency == 4.0
@@ -94,7 +109,10 @@ def test_a_failure_without_a_verdict_has_a_name_too():
 @given(st.lists(RESULTS, max_size=30))
 def test_right_ones_come_first_then_fast_ones(results):
     for rows in standings(results).values():
-        ranks = [(sum(row.failures.values()), -(row.speedup[0] if row.speedup else 0.0), row.solution) for row in rows]
+        ranks = [
+            (not row.total, sum(row.failures.values()), -(row.speedup[0] if row.speedup else 0.0), row.solution)
+            for row in rows
+        ]
         assert ranks == sorted(ranks)
         for row in rows:
             mine = [each for each in results if each.solution == row.solution and each.outcome == "passed"]
@@ -108,7 +126,8 @@ def test_any_table_can_be_written(results, width):
     tables = standings(results)
     lines = list(table.lines(tables, width))
     assert [line for line, _ in lines if not line.startswith(" ")] == sorted(tables)
-    assert len(lines) == sum(2 + len(rows) for rows in tables.values())
+    skipped = sum(any(not row.total for row in rows) for rows in tables.values())  # all for one reason here
+    assert len(lines) == sum(2 + len(rows) for rows in tables.values()) + skipped
     failed = sum(bool(row.failures) for rows in tables.values() for row in rows)
     assert [colour for _, colour in lines].count("red") == failed
 

@@ -108,8 +108,10 @@ def test_right_but_not_timed():
     assert only(result(max_abs=0.5))["status"] == "NOT_TIMED"
 
 
-def test_a_solution_that_did_not_run_has_no_record():
-    assert benchmark.documents([result("skipped")], "card") == []
+def test_a_solution_of_which_nothing_ran_says_why():
+    document = only(result("skipped", message="no inputs: n > 3"), result("skipped"))
+    assert (document["compiled"], document["status"], document["reason"]) == (False, "SKIPPED", "no inputs: n > 3")
+    assert only(result("skipped", message="no"), result(max_abs=0.5))["status"] == "NOT_TIMED"
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):
