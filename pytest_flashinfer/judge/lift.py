@@ -11,6 +11,7 @@ from . import distribute, roundoff
 from .floats import is_narrow, representable
 from .lifted import Lifted, flatten, pass_on, promote, replace, short, tag, true_dtype, whole
 from .ops import Kind, Op, magnitude
+from .products import Product, add_up, of_sixteen, product, whole_of
 from .wide import SUMMED, Step, WideMode
 
 _LIMIT = 2.0**24  # integers up to here are exact in float32
@@ -42,6 +43,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         self.working = working  # the 16-bit dtype in which a kernel may hold the operands of a contraction
         self.plan = Plan()
         self.viewing = False  # whether the present operation shows its argument in another shape
+        self.added: list[Product] | None = None  # what its result may be the sum of
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Decide how the result rounds and which arguments are rounded on the way in."""
@@ -74,6 +76,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         step.whole = wholes(op, step, args)
         step.plain = op.simple and not self.widened and not step.low and not step.whole
         self.plan.loosened |= distribute.mark(step, args)
+        held, self.added = add_up(step, args)
+        self.plan.low = held or self.plan.low
         return step
 
     def _lower(self, op: Op, step: Step, args: list[Any]) -> None:
@@ -127,7 +131,9 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         terms = distribute.terms(step, args, floats, tensor)
         if written and isinstance(tensor, Lifted):
             tensor.origin, tensor.clean, tensor.exponential, tensor.integral = False, clean, False, integral
-            tensor.terms = terms
+            tensor.terms, tensor.product = terms, None
+            if self.added is not None:
+                whole_of(tensor).added = self.added
             pass_on(tensor)
             return tensor
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
@@ -138,6 +144,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         moved = step.kind is Kind.MOVE and any(arg.difference for arg in floats)
         lifted.difference = moved or step.name in ("sub", "rsub")
         lifted.eight = step.kind is Kind.MOVE and bool(floats) and all(map(of_eight, floats))
+        lifted.sixteen = step.kind is Kind.MOVE and bool(floats) and all(map(of_sixteen, floats))
+        lifted.product, lifted.added = product(step, args, lifted, self.working), self.added
         shown = floats[0] if self.viewing and floats else None
         if lifted is not shown:  # as what is made of Python numbers is shown as it is
             lifted.base = shown

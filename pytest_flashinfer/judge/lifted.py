@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .ops import Op
+    from .products import Product
     from .wide import Step
 
 
@@ -39,6 +40,9 @@ class Lifted(torch.Tensor):
     difference: bool = False  # comes right from a subtraction
     integral: bool = False  # integers, whatever rounding made them: arithmetic on them is exact
     eight: bool = False  # values of 8-bit inputs, in whichever dtype
+    sixteen: bool = False  # values of inputs of 16 bits or fewer, in whichever dtype
+    product: Product | None = None  # what comes right from a multiplication that broadcasts
+    added: list[Product] | None = None  # products that it, or a part of it, is the sum of
     terms: tuple[Step, ...] = ()  # sums with a broadcast term that no product has been made of
     base: Lifted | None = None  # what it is a view of
     centre: torch.Tensor | float | None = None  # what it is a difference from, or the square of one
