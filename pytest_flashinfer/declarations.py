@@ -246,8 +246,9 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("flashinfer", "GPU kernels (pytest-flashinfer)")
     for option in DECLARATIONS:
         parser.addini(option.key, option.help, type=option.ini, default=None)
+        text = f"{option.help} (ini: {option.key})"
         if option.flag:
-            group.addoption(option.switch, dest=option.key, action="store_true", default=None, help=option.help)
+            group.addoption(option.switch, dest=option.key, action="store_true", default=None, help=text)
         else:
             group.addoption(
                 option.switch,
@@ -257,5 +258,5 @@ def add_options(parser: pytest.Parser) -> None:
                 type=None if option.parse is str else option.parse,
                 choices=option.choices,
                 metavar=option.metavar,
-                help=f"{option.help} (ini: {option.key})",
+                help=text,
             )

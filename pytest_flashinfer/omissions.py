@@ -34,7 +34,8 @@ def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
     options = catalogue.options
     homes = map(catalogue.workload_file, catalogue.dataset.definition_files())
     if options.save_failures and options.solutions and not options.workloads and not any(homes):
-        raise pytest.UsageError("--fib-save-failures: there is no folder of workloads; name one with --fib-workloads=DIR")
+        text = "--fib-save-failures: there is no folder of workloads; name one with --fib-workloads=DIR"
+        raise pytest.UsageError(text)
     named = {place for place in options.solutions if place.is_file() or (place / CONFIG).is_file()}
     faults = [fault for fault in catalogue.dataset.unknown_solutions() if {fault.path, fault.path.parent} & named]
     refused = [str(fault) for fault in (*catalogue.dataset.something_else(), *faults)]

@@ -23,10 +23,9 @@ def test_help_has_one_group_with_every_option(pytester):
         assert f"fib_{option.dest} (" in group, "ini keys are listed with their types"
 
 
-@pytest.mark.parametrize("option", [each for each in DECLARATIONS if not each.flag], ids=lambda option: option.dest)
-def test_help_of_a_switch_names_its_ini_key(pytester, option):
+def test_help_of_a_switch_names_its_ini_key(pytester):
     text = re.sub(r"\s+", " ", pytester.runpytest_inprocess("--help").stdout.str())
-    assert f"(ini: {option.key})" in text
+    assert [option.key for option in DECLARATIONS if f"(ini: {option.key})" not in text] == []
 
 
 @pytest.mark.parametrize("name", ["definitions", "solutions", "workloads"])
