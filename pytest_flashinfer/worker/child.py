@@ -46,8 +46,8 @@ def main(sock: int, log: int, policy: dict[str, Any]) -> NoReturn:
     except BaseException:  # noqa: BLE001 - the end of the process; the log is all that can be told
         traceback.print_exc()
         sys.stderr.flush()
-        os._exit(1)
-    os._exit(0)
+        stacks.end(1)
+    stacks.end(0)
 
 
 def _redirect(log: int) -> None:
@@ -86,7 +86,7 @@ class Worker:
             self._flush()
             self.channel.send({"id": message["id"], **reply})
             if last:
-                os._exit(EXIT_DEVICE)
+                stacks.end(EXIT_DEVICE)
 
     def _answer(self, message: Message, fds: list[int]) -> tuple[Message, bool]:
         try:
