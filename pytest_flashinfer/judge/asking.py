@@ -221,6 +221,7 @@ def _read(name: str, spec: OutputSpec, facts: Mapping[str, Any], packing: Packin
         widened=float(facts["widened"]),
         replaced=None if facts["replaced"] is None else int(facts["replaced"]),
         held=parts["held"],
+        reach=parts["reach"],
         disputed=int(facts["disputed"]),
         probabilities=parts["probabilities"],
         support=parts["support"],

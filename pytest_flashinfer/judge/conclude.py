@@ -8,7 +8,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import torch_dtype
 
-from . import bound, chosen
+from . import bound, chosen, integers
 from .bound import rows
 from .floats import canonical, is_float, name_of, overflow_at, representable
 from .truth import FAR, OutputTruth
@@ -37,9 +37,10 @@ def _whole(spread: Spread, name: str, unsure_here: torch.Tensor | None) -> Outpu
     """Put the truth about one output of integers together; `unsure_here` are rows that rounding decides."""
     dtype, native = spread.run.outputs[name].dtype, spread.native[name]
     assert native is not None
-    undecided, allowed, notes = None, None, []
+    undecided, allowed, reach, notes = None, None, None, []
     if not spread.plan.selects and bool(spread.unsure[name].any()):
         undecided = spread.unsure[name]
+        reach = integers.allowed(spread.reach[name]) if name in spread.reach else None
         notes = [f"{int(undecided.sum())} elements undecided: at a boundary of rounding"]
     elif unsure_here is not None:
         undecided = unsure_here.reshape(-1, *[1] * (native.ndim - 1)).expand(native.shape)
@@ -51,7 +52,15 @@ def _whole(spread: Spread, name: str, unsure_here: torch.Tensor | None) -> Outpu
         notes.append(f"where scores are equal, {name}:comparison=topk lets ids change places")
     held = spread.held[name] if allowed is not None else None
     return OutputTruth(
-        name, dtype, native, undecided=undecided, replaced=allowed, held=held, exact=True, notes=tuple(notes)
+        name,
+        dtype,
+        native,
+        undecided=undecided,
+        replaced=allowed,
+        held=held,
+        reach=reach,
+        exact=True,
+        notes=tuple(notes),
     )
 
 

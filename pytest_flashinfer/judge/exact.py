@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import floats
+from .integers import beyond
 from .measure import Tally, flat, spans
 
 if TYPE_CHECKING:
@@ -35,13 +36,17 @@ class Exact:
         self.undecided = None if truth.undecided is None else flat(truth.undecided)
         if packed and self.undecided is not None:
             self.undecided = self.undecided.repeat_interleave(2)
+        self.reach = None if truth.reach is None or packed else flat(truth.reach)
 
     def bad(self, part: slice) -> torch.Tensor:
         """Return where the chunk misses."""
         a, e = self.actual[part], self.expected[part]
         wrong = (a != e) & ~(a.isnan() & e.isnan()) if a.is_floating_point() else a != e
         if self.undecided is not None:
-            wrong &= ~self.undecided[part]
+            free = self.undecided[part]
+            if self.reach is not None:
+                free = free & ~beyond(self._distance(part), self.reach[part])
+            wrong &= ~free
         if self.own.explicit or self.own.max_error_cap is not None:
             wrong &= ~self._within(part)
         return wrong

@@ -11,6 +11,7 @@ from pytest_flashinfer.inputs.dtypes import IDS
 from pytest_flashinfer.worker.layout import ALIGNMENT, Slot, contiguous
 
 from .floats import canonical, is_float
+from .integers import countable
 from .questions import PARTS
 from .reference import storage
 
@@ -68,7 +69,9 @@ class Packing:
         if is_float(spec.dtype):
             wide = torch.float64 if canonical(spec.dtype) in ("float32", "float64") else torch.float32
         held = torch.bool if dtype in IDS else None
-        kinds = {"native": dtype, "undecided": torch.bool, "held": held, "wide": wide, "allowance": wide}
+        reach = torch.uint8 if countable(dtype, spec.dtype) else None
+        kinds = {"native": dtype, "undecided": torch.bool, "held": held, "reach": reach}
+        kinds |= {"wide": wide, "allowance": wide}
         slots = {
             part: self.add(f"{name}\0{part}", size, kind) if kind is not None and part in parts else None
             for part, kind in kinds.items()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .rowwise import Slots
 
 DRAWN = ("probabilities", "support", "ids")  # in rows of which several elements may be drawn
-PARTS = ("native", "wide", "allowance", "undecided", "held", *DRAWN)
+PARTS = ("native", "wide", "allowance", "undecided", "held", "reach", *DRAWN)
 
 
 def question(request: Mapping[str, Any], memory: Slots) -> tuple[dict[str, Any], dict[str, OutputSpec], dict[str, Any]]:

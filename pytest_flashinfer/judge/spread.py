@@ -11,7 +11,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import IDS, torch_dtype
 
-from . import bound, chosen
+from . import bound, chosen, integers
 from .dice import Dice
 from .floats import canonical, is_float
 from .noise import Noise
@@ -60,6 +60,7 @@ class Spread:
     unsure: dict[str, torch.Tensor] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)  # ids of a row, at most
     held: dict[str, torch.Tensor] = field(default_factory=dict)  # which ids of a row all runs have
+    reach: dict[str, torch.Tensor] = field(default_factory=dict)  # how far integers of any run are from the native ones
     moved: dict[str, torch.Tensor] = field(default_factory=dict)  # squared, how far floats go where integers change
     notes: list[str] = field(default_factory=list)
 
@@ -67,12 +68,8 @@ class Spread:
         """Do `runs` noise runs and collect squared deviations (floats) and changed values (others)."""
         unit = self._unit
         for name, value in self.wide.items():
-            if value is not None and not is_float(self.run.outputs[name].dtype):
-                self.unsure[name] = torch.zeros_like(value, dtype=torch.bool)
-                native = self.native[name]
-                if native is not None and self.plan.selects and chosen.countable(native):
-                    self.replaced[name] = 0
-                    self.held[name] = chosen.held(native, value)
+            if value is not None and not is_float(self.dtype_of(name)):
+                self._await_wholes(name, value)
         self._follow(self.native, self._collect_wholes(self.native, self.wide))
         dice = self._dice(1)
         once = self.plan.low is not None and self._working and not self.plan.decides and self._short()
@@ -86,6 +83,18 @@ class Spread:
                 changed = self._collect_wholes(disturbed, self.wide)
                 self._collect(disturbed)
                 self._follow(disturbed, changed)
+
+    def _await_wholes(self, name: str, value: torch.Tensor) -> None:
+        """Note what the float64 run has for an output of integers, and what is to be known of them."""
+        self.unsure[name] = torch.zeros_like(value, dtype=torch.bool)
+        native = self.native[name]
+        if native is None:
+            return
+        if self.plan.selects and chosen.countable(native):
+            self.replaced[name] = 0
+            self.held[name] = chosen.held(native, value)
+        elif not self.plan.selects and integers.countable(native.dtype, self.dtype_of(name)):
+            self.reach[name] = integers.apart(native, value)
 
     def look_closely(self) -> None:
         """Do more runs, to see each integer that an honest kernel's rounding may change.
@@ -105,7 +114,11 @@ class Spread:
                 break
 
     def _ids(self, name: str) -> bool:
-        return torch_dtype(canonical(self.run.outputs[name].dtype)) in IDS
+        return torch_dtype(canonical(self.dtype_of(name))) in IDS
+
+    def dtype_of(self, name: str) -> str:
+        """Return the declared dtype of an output."""
+        return self.run.outputs[name].dtype
 
     @property
     def _working(self) -> bool:
@@ -166,10 +179,12 @@ class Spread:
                 continue
             mask = value != other
             self.unsure[name] |= mask
+            native = self.native[name]
+            if name in self.reach and native is not None:
+                self.reach[name] = torch.maximum(self.reach[name], integers.apart(native, value))
             if mask.ndim and self.plan.selects:
                 _join_rows(changed, mask)
             if name in self.replaced:
-                native = self.native[name]
                 assert native is not None
                 self.held[name] &= chosen.held(native, value)
                 if count:

@@ -43,8 +43,9 @@ class OutputTruth:
     is the tolerated absolute error per element, same shape as `wide`. `undecided` marks elements which the reference's
     own rounding decides (near-ties): no verdict is based on them alone. `replaced`: of undecided rows of ids, how many
     of one row may be others; `None` where that is not asked. `held`: which ids of such rows have to be there,
-    anywhere. `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the bound
-    was widened to hold the reference's own rounding (1: not at all).
+    anywhere. `reach`: of undecided integers that are no ids, how far they may be from the reference's, as bytes; see
+    integers.py. `disputed` elements are finite in only one of reference and float64 run. `widened`: by how much the
+    bound was widened to hold the reference's own rounding (1: not at all).
     `probabilities` and `support` [rows, n] of an output that the reference draws at random, `times` elements from each
     row, none twice where they are `distinct`; `ids` [rows, n] of the columns, where these are not the ids themselves.
     `seeded`: the inputs decide what is drawn.
@@ -61,6 +62,7 @@ class OutputTruth:
     widened: float = 1.0
     replaced: int | None = None
     held: torch.Tensor | None = None
+    reach: torch.Tensor | None = None
     disputed: int = 0
     probabilities: torch.Tensor | None = None
     support: torch.Tensor | None = None

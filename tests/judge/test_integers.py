@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -11,11 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data.dtypes import DTYPES
-from pytest_flashinfer.judge import floats, holding, measure
+from pytest_flashinfer.judge import floats, holding, integers, measure
 from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.evaluate import evaluate
 from pytest_flashinfer.judge.tolerance import Tolerance, layered, parse
-from pytest_flashinfer.judge.truth import OutputTruth, Truth
+from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
 from pytest_flashinfer.judge.vacuity import probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RANGES = {name: (torch.iinfo(getattr(torch, name)).min, torch.iinfo(getattr(torch, name)).max) for name in (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -198,3 +203,50 @@ class TestVacuity:
         truth = Truth({"m": OutputTruth("m", "bool", torch.arange(10) > 0)})
         (found,) = [each for each in probe(truth, parse("m:required_matched_ratio=0.9")) if each.refused]
         assert "required_matched_ratio 0.9 the mean everywhere would pass" in found.reason
+
+
+def quantised(x: torch.Tensor) -> torch.Tensor:
+    return torch.round(x / 3 * 3).to(torch.int32)
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    return (x.view(8, 8) * 3 >= (x + x + x).view(8, 8)).sum(-1)
+
+
+def near() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.round(20 * torch.randn(64, generator=generator)) + 0.5 + 1e-7 * torch.randn(64, generator=generator)
+
+
+@pytest.mark.parametrize(("function", "dtype", "shape"), [(quantised, "int32", (64,)), (counted, "int64", (8,))])
+def test_what_rounding_decides_is_one_of_what_it_may_make_of_it(
+    function: Callable[[torch.Tensor], torch.Tensor], dtype: str, shape: tuple[int, ...]
+) -> None:
+    x = near()
+    found = evaluate(function, {"x": x}, {"y": OutputSpec(dtype, shape)}).outputs["y"]
+    assert found.undecided is not None
+    assert found.native is not None
+    open_ones = found.undecided
+    assert bool(open_ones.any())
+    other = function(x.double().mul(1 + 2.0**-24).float()).to(found.native.dtype)
+    assert compare(torch.where(open_ones, other, found.native), found).ok
+    for wrong in (torch.full_like(found.native, 107), found.native + 100, -1 - found.native.abs()):
+        assert not compare(torch.where(open_ones, wrong, found.native), found).ok
+
+
+@given(pairs())
+def test_distances_are_those_of_whole_numbers_up_to_a_byte(case: tuple[str, list[int], list[int]]) -> None:
+    dtype, actual, expected = case
+    one, two = tensor_of(actual, dtype), tensor_of(expected, dtype)
+    assert integers.countable(one.dtype, dtype) is not (dtype in {"uint16", "uint32", "uint64"})
+    if integers.countable(one.dtype, dtype):
+        found = integers.apart(one, two).tolist()
+        assert found == [min(abs(a - b), integers.ANY) for a, b in zip(actual, expected, strict=True)]
+
+
+@given(st.integers(0, 255))
+def test_as_far_again_by_half_is_allowed(far: int) -> None:
+    limit = integers.allowed(torch.tensor([far], dtype=torch.uint8))
+    assert int(limit) == min(far + far // 2, integers.ANY)
+    beyond = integers.beyond(torch.tensor([far, far + far // 2, far + far // 2 + 1, -5]), limit)
+    assert beyond.tolist() == [False, False, *[int(limit) < integers.ANY] * 2]
