@@ -80,6 +80,8 @@ def read(config: pytest.Config) -> Options:
     invocation = config.invocation_params.dir
     for name in ("definitions", "solutions", "workloads", "calls"):
         values[name] = tuple(_existing(name, path, invocation) for path in values[name] or ())
+    if other := next((each for each in values["definitions"] if each.is_file() and each.suffix != ".json"), None):
+        raise pytest.UsageError(f"--fib-definitions: {other} is no definition: its name has to end in .json")
     arguments = _arguments(config)
     named = tuple(dict.fromkeys(_settled(file) for file in arguments if file.suffix == ".json" and file.is_file()))
     unnamed = [name for name in ("definitions", "workloads") if not values[name]]

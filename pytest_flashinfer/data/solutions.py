@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data import model, schema, sniff
+from pytest_flashinfer.data.discover import misnamed
 from pytest_flashinfer.data.faults import Fault, Lines, Loaded, without_repeats
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.languages import canonical, one_colon
@@ -34,6 +35,8 @@ def load_solution(path: Path) -> Loaded[model.Solution]:
         found = read_folder(path if path.is_dir() else path.parent)
     elif path.suffix == ".py":
         found = read_module(path)
+    elif path.suffix.lower() == ".py":
+        return Loaded(None, path, (Fault(path, None, "", misnamed(path)),))
     else:
         return _load_json(path)
     if found.raw is None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pytest_flashinfer.cli.files import kind_of
 from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.data.dataset import DataSet
+from pytest_flashinfer.data.load import load_solution
 from pytest_flashinfer.data.schema import NAMES
 from tests import powerless
 from tests.cli.test_convert import FORMS, PLAIN, SOLUTION
@@ -477,3 +478,4 @@ def test_a_file_that_is_passed_by_for_its_name_is_warned_of(dataset, capsys):
     data = DataSet([dataset / "definitions"], [dataset / "solutions"], [])
     assert {fault.path.name for fault in data.misnamed_files()} == {Path(name).name for name in texts}
     assert main(["validate", str(dataset / "solutions/k.PY")]) == 1
+    assert str(load_solution(dataset / "solutions/k.PY").faults[0]).endswith("write its suffix as .py")

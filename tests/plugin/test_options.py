@@ -68,10 +68,11 @@ def test_a_value_that_cannot_be_read_is_a_usage_error(kernels, option):
     ("option", "said"),
     [
         ("--fib-traces=out/a_file", "a_file is a file: name a folder"),
+        ("--fib-definitions=out/a_file", "a_file is no definition: its name has to end in .json"),
         ("--fib-save-failures", "there is no folder of workloads; name one with --fib-workloads=DIR"),
     ],
 )
-def test_what_could_not_be_written_later_is_a_usage_error(repository, kernels, option, said):
+def test_what_could_come_to_nothing_only_is_a_usage_error(repository, kernels, option, said):
     repository.solve("good")
     repository.write("out/a_file", "")
     shutil.rmtree(repository.root / "workloads")
