@@ -15,6 +15,7 @@ from pytest_flashinfer.options import REPLAY
 from pytest_flashinfer.report import github, markdown
 from pytest_flashinfer.report.results import Broken
 from pytest_flashinfer.sources import PROPERTY
+from pytest_flashinfer.warned import RunWarning
 
 if TYPE_CHECKING:
     import warnings
@@ -62,7 +63,8 @@ class GitHub:
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
         """Keep what is said of the run as a whole, as of a folder without solutions."""
-        if when == "config" and issubclass(warning_message.category, pytest.PytestWarning):
+        config = when == "config" and issubclass(warning_message.category, pytest.PytestWarning)
+        if config or issubclass(warning_message.category, RunWarning):
             self._warnings[str(warning_message.message)] = None
 
     @pytest.hookimpl(wrapper=True, trylast=True)

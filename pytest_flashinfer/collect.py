@@ -96,10 +96,11 @@ class DefinitionFile(pytest.Module):
         """Raise SchemaFailed with every fault of the file; warnings become pytest warnings."""
         problems = self.config.stash[SESSION].catalogue.problems(self.path)
         faults = [from_here(self.config, fault) for fault in problems if fault.kind == "fault"]
-        for text in (from_here(self.config, problem) for problem in problems if problem.kind != "fault"):
+        for problem in (each for each in problems if each.kind != "fault"):
+            text = from_here(self.config, problem)
             try:
-                warnings.warn(pytest.PytestWarning(text), stacklevel=2)
-            except pytest.PytestWarning:  # noqa: PERF203 - of -W error, which would hide what else there is
+                warnings.warn_explicit(pytest.PytestWarning(text), None, str(problem.path), problem.line or 1)
+            except pytest.PytestWarning:  # of -W error, which would hide what else there is
                 faults.append(text)
         if faults:
             raise SchemaFailed("\n".join(faults))

@@ -185,8 +185,9 @@ def _stated(
     for fault in () if listed is None else faults(listed, definition):
         assert workload is not None
         file, line = session.catalogue.location(request.path, workload.uuid)
-        place = f"{file}:{1 + (line or 0)}: workload.tolerance"
-        warnings.warn(pytest.PytestWarning(f"{place}: {fault}"), stacklevel=2)
+        number = 1 + (line or 0)
+        text = f"{file}:{number}: workload.tolerance: {fault}"
+        warnings.warn_explicit(pytest.PytestWarning(text), None, str(file), number)
     return found
 
 

@@ -175,7 +175,7 @@ class FlashInferPlugin:
 
         Nobody should think that it ran, least of all who reads an exit code only. Raises pytest.UsageError.
         """
-        from pytest_flashinfer import omissions
+        from pytest_flashinfer import omissions, warned
 
         catalogue = self.session.catalogue
         omissions.refuse(session.config, catalogue)
@@ -183,7 +183,7 @@ class FlashInferPlugin:
             try:
                 found = omissions.of_run(session, catalogue, self._failing, selected=self._selected)
                 for text in (*self._closed, *found):
-                    session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+                    warned.of_run(text)
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None
 

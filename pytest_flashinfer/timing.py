@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import nullcontext
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -243,4 +242,4 @@ class Timing:
             return
         if self.session.options.policy == "custom-kernel":
             raise Failed(Verdict("REWARD_HACK", reason), self._measured.calls[-1].case)
-        warnings.warn(pytest.PytestWarning(f"{solution.solution.name}: {reason}"), stacklevel=2)
+        self.item.warn(pytest.PytestWarning(f"{solution.solution.name}: {reason}"))

@@ -1,7 +1,13 @@
-"""A warning of this package under `-W error`: it ends an item in one line, and says of no solution that it is wrong."""
+"""Warnings of this package: where they point, and that with `-W error` one ends an item in a line.
+
+It says of no solution that it is wrong.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -9,6 +15,20 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_PLACE = re.compile(r"(/[^\s:,]+)(?::(\d+))?")
+
+
+class RunWarning(pytest.PytestWarning):
+    """Said of a run as a whole, as of a folder without solutions."""
+
+
+def of_run(text: str) -> None:
+    """Warn at the first place that a text names, else at the command line: this package's own lines help nobody."""
+    found = next((match for match in _PLACE.finditer(text) if os.path.exists(match[1])), None)  # noqa: PTH110
+    file, line = ("command line", 0) if found is None else (found[1], int(found[2] or 0))
+    warnings.warn_explicit(RunWarning(text), None, file, line)
 
 
 @contextmanager

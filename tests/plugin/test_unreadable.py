@@ -43,6 +43,14 @@ def test_an_ini_key_leaves_other_tests_in_the_run(pytester, repository):
     assert str(result.stdout).count("::test_schema") == 1
 
 
+def test_a_warning_of_the_run_points_at_what_it_is_about(pytester, repository):
+    repository.solve("lost", of="nothing_like_it")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "-k", "schema")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines([f"  {pytester.path}/solutions/*.json:*: RunWarning: solutions that are not run:"])
+    result.stdout.no_fnmatch_line("*pytest_flashinfer/*")
+
+
 def test_warnings_as_errors_end_in_one_line(pytester, repository):
     repository.solve("lost", of="nothing_like_it")
     result = pytester.runpytest_subprocess("--fib-solutions=solutions", "--collect-only", "-W", "error")
