@@ -225,10 +225,15 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
             if step.name in _OF_ONE_MORE:
                 plain.add_(self.dice.draw(plain).sign_(), alpha=self.unit)
-            if step.name == "_softmax" and plain.ndim:  # the sum, or its logarithm, is shared by the row
-                top = roundoff.top(args[0], args[1])
-                size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
-                plain.mul_(self.dice.draw(top).sign_().mul_(size).mul_(self.unit).add_(1))
+        if step.name in ("_softmax", "_log_softmax") and plain.ndim:
+            self._share(step, args, plain, alike)
+
+    def _share(self, step: Step, args: list[Any], plain: torch.Tensor, alike: torch.Tensor | float) -> None:
+        """Add the error that a row shares: that of its sum, or of the sum's logarithm and the largest exponent."""
+        top = roundoff.top(args[0], args[1])
+        size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
+        error = self.dice.draw(top).sign_().mul_(size).mul_(self.unit)
+        plain.add_(error if step.name == "_log_softmax" else error * plain)
 
     def _disturb_each(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
         """Add one rounding an element: relative to it, or to the terms of a sum that a kernel multiplies one by one."""

@@ -525,3 +525,22 @@ def test_two_calls_give_the_same_truth() -> None:
     specs = {"y": OutputSpec("float16", (8, 32))}
     one, two = (evaluate(lambda x: torch.softmax(x, -1), {"x": x}, specs, seed=5).outputs["y"] for _ in range(2))
     assert torch.equal(one.allowance, two.allowance)
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0, 2.0**14])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_saved_logarithm_of_a_sum_may_be_off_for_its_whole_row(shift: float, seed: int) -> None:
+    x = torch.randn(64, 100, generator=torch.Generator().manual_seed(seed)) + shift
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        logs = torch.log_softmax(x, -1)
+        return -(logs.exp() * logs).sum(-1)
+
+    def fused(x: torch.Tensor) -> torch.Tensor:
+        logs = x - torch.logsumexp(x, -1, keepdim=True)
+        return -(logs.exp() * logs).sum(-1)
+
+    found = judge(run, "float32", (64,), x=x)
+    assert compare(fused(x), found).ok
+    assert not compare(run(x.bfloat16().float()), found).ok
+    assert not compare(run(x) * (1 + 2.0**-7), found).ok
