@@ -225,6 +225,7 @@ FAMILIES: Final[dict[str, Fill]] = {
     "opposed": _opposed,
     "far_below": _opposed,
     "sunken": _sunken,
+    "deep": patterns.deep,
     "rising": _rising,
     "sparse": _sparse,
     "sorted": patterns.sorted_rows,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.grid import Grid
 
 # Where calls are slow, few cases are tried: each of the first differs in several ways.
-_FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "opposed", "negative")
+_FIRST_FAMILIES: Final = ("zero_rows", "large", "tiny", "ties", "opposed", "negative", "deep")
 _FIRST: Final = 6
 _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "q_longer", "no_kv", "empty")
 _FIRST_SIZES: Final = (3, 17, 1, 9, 33)

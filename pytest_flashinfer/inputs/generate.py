@@ -174,7 +174,7 @@ def _make(making: _Making) -> None:
     source = Source(making.recipe.seed, making.device)
     for name in todo:
         if name not in made:
-            made[name] = _float(making, name, source, family_of(name, making.recipe.family, plan))
+            made[name] = _float(making, name, source, family_of(name, making.recipe.family, making.contract, plan))
     theirs = making.fixed.keys() & overwritten(making.contract, plan)
     mine = {name: value for name, value in made.items() if name not in theirs}
     poison(making.contract, plan, mine, making.recipe)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _ROWS: Final = 61  # different ones, after which they come again; a prime
 _STEP: Final = 7  # how many of these the next entry of a further axis is away, each time
+_DEEP: Final = (2e4, 1e5)  # below zero; half the range of 16 bits at most
 _HALF: Final = 0.6  # how often a row ends in the middle rather than anywhere
 
 
@@ -50,3 +51,14 @@ def repeated(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own)
     half = x.shape[1] // 2
     x[:, half : 2 * half] = x[:, :half]
+
+
+def deep(x: torch.Tensor, draw: Draw) -> None:
+    """Put all values below -1e4, which a kernel may take for minus infinity, and above -1e6, which many do.
+
+    All, for the scores of a row need not lie along the last axis; in steps that the dtype can tell.
+    """
+    most = min(_DEEP[1], 2.0 ** (draw.limit - 1))
+    least = min(_DEEP[0], most)
+    depth = least + (most - least) * _chance(x, draw)
+    x.normal_(generator=draw.own).mul_(max(8.0, 4 * depth * torch.finfo(x.dtype).eps)).sub_(depth)

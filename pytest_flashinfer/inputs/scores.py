@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.data.source import BrokenSource, parse_python
-from pytest_flashinfer.inputs.dtypes import largest
+from pytest_flashinfer.inputs.dtypes import is_float, largest
 from pytest_flashinfer.inputs.equation import size
-from pytest_flashinfer.inputs.float_roles import FREE
+from pytest_flashinfer.inputs.float_roles import DATA, FREE
 from pytest_flashinfer.inputs.trees import constant, names_of
 
 if TYPE_CHECKING:
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.grid import Grid
     from pytest_flashinfer.inputs.plan import Plan
 
-FAMILIES: Final = frozenset({"opposed", "far_below", "rising", "sunken"})
+FAMILIES: Final = frozenset({"opposed", "far_below", "rising", "sunken", "deep"})
 _QUERY: Final = re.compile(r"q(_|$)|quer(y|ies)", re.IGNORECASE)
-_SCORES: Final = re.compile(r"logits|scores?$|lse|^s(_\w)?$|energ")
+_SCORES: Final = re.compile(r"logits|scores?$|lse|^s(_\w)?$|energ|(^|_)(gating|router)(_out(put)?)?$|gate_out(put)?$")
 _EXPONENTIALS: Final = re.compile(r"softmax|logsumexp|\bexp2?\(", re.IGNORECASE)
+_CHOSEN: Final = re.compile(r"top_?k|sort|argmax|softmax|logsumexp|cross_entropy", re.IGNORECASE)
+_SQUASHED: Final = re.compile(r"sigmoid|tanh")  # of all that is far below zero these are alike
 _FARTHER: Final = 256  # a factor with which scores lie below -1e4, and many below what 16 bits hold
 _LOW: Final = (1e3, 1e7)  # magnitudes of what may stand for a masked score, above which other scores have to be
 _RISE: Final = 32.0  # of all elements of a key along each axis: a score is the sum of many
@@ -34,11 +36,24 @@ _MANY: Final = 300  # keys: several blocks
 def left_out(contract: Contract, plan: Plan) -> frozenset[str]:
     """Return the families of scores that say nothing for this definition, or that it forbids."""
     reference = contract.definition.reference or ""
-    if not _queries(plan):
-        if not _EXPONENTIALS.search(reference):
-            return FAMILIES
-        return FAMILIES - {"rising", *(["sunken"] if inputs(plan) else [])}  # a softmax of what rises tells something
-    return frozenset({"sunken"} | ({"far_below"} if _masks_low(reference) else set()))
+    if _queries(plan):
+        return frozenset({"sunken", "deep"} | ({"far_below"} if _masks_low(reference) else set()))
+    deep = {"deep"} if _may_be_deep(contract, plan) else set()
+    if not _EXPONENTIALS.search(reference):
+        return FAMILIES - deep
+    sunken = {"sunken"} if inputs(plan) else set()
+    return FAMILIES - {"rising"} - sunken - deep  # a softmax of what rises tells something
+
+
+def _may_be_deep(contract: Contract, plan: Plan) -> bool:
+    """Whether there are scores, of which some are chosen or weighed, and nothing that would be below all of them."""
+    reference = contract.definition.reference or ""
+    data = {name for name in inputs(plan) if plan.roles[name].kind in DATA}
+    named = any(_SCORES.search(name) for name in data)
+    alone = data == {name for name in plan.roles if is_float(contract.dtype(name))}
+    told = _CHOSEN.search(reference) or (named and _EXPONENTIALS.search(reference))
+    low = _SQUASHED.search(reference) or _masks_low(reference.replace("finfo", ""))
+    return bool(data and (named or alone) and told and not low)
 
 
 def inputs(plan: Plan) -> set[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import families, ranges, scores, unusual
+from pytest_flashinfer.inputs import families, ranges, scores, ties, unusual
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.float_roles import FREE, ROTARY
 from pytest_flashinfer.inputs.stale import POISON
@@ -28,7 +28,7 @@ _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids
 _LEAD: Final = (0.7, 0.95)  # of a row's mass that its likeliest id has, in one row of five
 _SORTED: Final = 0.125  # of these rows, half of them falling
 _AS_THEY_ARE: Final = frozenset({"small_ints", "equal"})  # families that a weight has as well, undivided
-_OF_SCORES: Final = families.SPECIAL | {"sunken"}
+_OF_SCORES: Final = families.SPECIAL | {"sunken", "deep"}
 _ANYWHERE: Final = frozenset({"nan", "inf"})  # what shows that a value reaches others than it should
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
@@ -85,8 +85,13 @@ def shows_leaks(contract: Contract, plan: Plan, recipe: Recipe) -> bool:
     return by_family or recipe.structure in POISON or (recipe.family == "neginf" and plan.loose)
 
 
-def family_of(name: str, family: str, plan: Plan) -> str:
-    """Return the family that fills an input: those that are about scores alone leave the others as they usually are."""
+def family_of(name: str, family: str, contract: Contract, plan: Plan) -> str:
+    """Return the family that fills an input: those that are about scores alone leave the others as they usually are.
+
+    So do families of equal values scores of which some are chosen, where the answer depends on which of equal ones.
+    """
+    if family in ties.FAMILIES and ties.matter(contract, plan, name):
+        return "normal"
     everywhere = plan.contained and family in _ANYWHERE
     return "normal" if family in _OF_SCORES and not everywhere and name not in scores.inputs(plan) else family
 
@@ -183,7 +188,7 @@ def _probabilities(x: torch.Tensor, family: str, source: Source, name: str) -> N
     own, rows = source.own(name), source.rows()
     for part in _parts(flat):
         wide = torch.empty(part.shape, dtype=torch.float32, device=x.device)
-        families.fill(wide, family if family not in families.SPECIAL else "normal", own, rows)
+        families.fill(wide, family if family not in _OF_SCORES else "normal", own, rows)
         if family == "sparse":
             p = wide.abs_()
             p[:, :1] += p.sum(dim=1, keepdim=True).eq_(0)
@@ -191,7 +196,7 @@ def _probabilities(x: torch.Tensor, family: str, source: Source, name: str) -> N
         elif family in {"ties", "small_ints", "peaks", "constant_rows", "masked"}:
             p = wide.softmax(dim=1)
         else:
-            p = _heated(wide.clamp_(-100, 100), own).softmax(dim=1)
+            p = _heated(wide - wide.amax(dim=1, keepdim=True), own).softmax(dim=1)
         part.copy_(p)
 
 

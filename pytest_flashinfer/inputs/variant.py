@@ -170,7 +170,7 @@ def _drawn(changing: _Changing, name: str, seed: int) -> torch.Tensor:
         return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name), *limits(contract, name, env))
     fan_in = shape_of((role.axis,), env)[0] if role.axis is not None else None
     want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base)
-    return float_tensor(want, family_of(name, recipe.family, changing.plan), source)
+    return float_tensor(want, family_of(name, recipe.family, contract, changing.plan), source)
 
 
 def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:

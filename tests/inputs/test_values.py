@@ -386,6 +386,93 @@ def test_scores_that_are_inputs_lie_far_below_zero_as_well(dtype):
     assert "sunken" not in family_names(contract_of(silent), plan_of(contract_of(silent)))
 
 
+ROUTER = """
+def run({0}):
+    best = torch.topk({0}, 2, dim=0)
+    return torch.softmax(best.values, dim=0), best.indices.int()
+"""
+
+
+def router(name, dtype, reference=ROUTER):
+    outputs = {"w": tensor("k n"), "ids": tensor("k n", "int32")}
+    return define("route", axes(e=37, n=None, k=2), {name: tensor("e n", dtype)}, outputs, reference.format(name))
+
+
+@pytest.mark.parametrize("name", ["router_logits", "scores", "gating_output", "x"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_all_scores_lie_below_what_may_stand_for_minus_infinity_and_above_what_has_to(name, dtype):
+    definition = router(name, dtype)
+    assert "deep" in family_names(contract_of(definition), plan_of(contract_of(definition)))
+    assert "deep" in [recipe.family for _, recipe in edge_cases(definition, limit=12)]
+    depths = []
+    for seed in range(12):
+        x = make_inputs(definition, {"n": 50}, Recipe(seed, family="deep"))[name].double()
+        assert -2e5 < x.min() < x.max() < -1e4
+        assert len(x.unique()) > 10
+        depths.append(float(-x.mean()))
+    assert max(depths) > 1.4 * min(depths)
+
+
+@pytest.mark.parametrize("code", [
+    "torch.topk(x.sigmoid(), 2, dim=0)",  # all of them are 0
+    "torch.topk(x.masked_fill(x == 0, -1e4), 2, dim=0)",  # what is masked would be above them
+    "(x.sum(0), x.sum(0))",
+])  # fmt: skip
+def test_nothing_lies_deep_where_that_tells_nothing_or_is_no_fair_test(code):
+    definition = router("x", "float32", f"def run(x):\n    return {code}\n")
+    assert "deep" not in family_names(contract_of(definition), plan_of(contract_of(definition)))
+    masked = router("x", "float32", f"def run(x):\n    return {code.replace('-1e4', '-1e9')}\n")
+    assert ("-1e4" in code) == ("deep" in family_names(contract_of(masked), plan_of(contract_of(masked))))
+
+
+_RENORM = "    s, i = x.sort(dim=-1, descending=True)\n    return torch.zeros_like(x).scatter_(-1, i, s / s.sum(-1))"
+
+
+def renorm(name="probs", code=_RENORM, other=(), **kwargs):
+    outputs = {"y": tensor("n v"), **dict(other)}
+    text = f"def run({name}, p):\n    x = {name}\n{code}\n"
+    inputs = {name: tensor("n v"), "p": tensor("n", description="top_p of each row")}
+    return define("renorm", axes(n=None, v=None, k=5), inputs, outputs, text, **kwargs)
+
+
+def equal(definition, families):
+    """How many rows of how many have equal values, besides those that are nearly zero, in some families."""
+    name = next(iter(definition.inputs))
+    every = [make_inputs(definition, {"n": 30, "v": 17}, Recipe(3, family=family))[name] for family in families]
+    rows = [row[row.abs() > 1e-30] for x in every for row in x]
+    return sum(len(row.unique()) < len(row) for row in rows), len(rows)
+
+
+@pytest.mark.parametrize("definition", [
+    renorm(), renorm("logits"), renorm("x"), renorm(other={"ids": tensor("n k", "int32")}),
+    renorm(code="    return x * F.one_hot(x.argmax(-1), x.shape[-1])"),
+    renorm(code="    best = x.topk(5)\n    return torch.zeros_like(x).scatter_(-1, best.indices, best.values)"),
+    renorm(code="    i = torch.topk(x, 5)[1]\n    return torch.zeros_like(x).scatter_(-1, i, 1.0)"),
+    renorm(description="Keep the first tokens in a numerically stable way."),
+])  # fmt: skip
+def test_where_a_float_output_depends_on_which_of_equal_values_wins_none_are_equal(definition):
+    families = family_names(contract_of(definition), plan_of(contract_of(definition)))
+    assert equal(definition, families)[0] == 0
+
+
+@pytest.mark.parametrize("definition", [
+    renorm(code=_RENORM.replace("descending=True", "descending=True, stable=True")),
+    renorm(description="Of equal ones the lowest index wins."),
+    renorm(description="Ties go to the token that comes first."),
+    renorm(code="    return x * (x >= x.topk(5, dim=-1).values[:, -1:])"),
+    renorm(code="    s, _ = x.sort(dim=-1)\n    return s"),
+    renorm(code="    return x / x.sum(-1, keepdim=True)"),
+])  # fmt: skip
+def test_values_are_equal_where_it_is_said_who_wins_or_nothing_depends_on_it(definition):
+    few, rows = equal(definition, ["ties", "zero_rows", "small_ints", "constant_rows"])
+    assert few > 0.7 * rows
+
+
+@pytest.mark.parametrize("family", ["large", "huge", "offset", "negative"])
+def test_probabilities_of_far_logits_are_not_equal_for_that(family):
+    assert equal(renorm(), [family])[0] == 0
+
+
 def test_what_an_empty_state_holds_shows_where_it_may_be_anything():
     text = "Merge states; one with s == -inf is empty, and its v holds arbitrary data."
     inputs = {"v": tensor("n m d"), "s": tensor("n m"), "w": tensor("n d")}
