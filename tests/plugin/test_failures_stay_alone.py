@@ -1,5 +1,6 @@
 """However a kernel ends, it costs its own items and the report says who did it (case 11 without a card)."""
 
+import json
 import re
 
 import pytest
@@ -130,7 +131,9 @@ def test_a_definition_that_contradicts_itself_judges_nobody(tmp_path):
     assert done["test_sizes[right"].message.startswith(f"the definition is at fault: {fault}")
     assert done["test_reference"].message.startswith(f"INVALID_REFERENCE: the definition is at fault: {fault}")
     assert done["test_schema"].message.startswith(fault)
-    assert (tmp_path / "results.jsonl").read_text() == ""
+    results = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [(each["solution"], each["status"]) for each in results] == [("right", "SKIPPED"), ("swapped", "SKIPPED")]
+    assert results[0]["reason"].startswith(f"the definition is at fault: {fault}")
     assert not list(tmp_path.glob("traces/**/*.jsonl"))
 
 

@@ -72,7 +72,7 @@ SHOWN = {
         "add this workload line to replay it as test_correct:\n",
     ],
     "definition": ["FAILED definitions/elementwise/clamp_scale_h64.json::test_correct[no_clamp-rows100-"],
-    "scale": ["\ntwo 0.0 INCORRECT_NUMERICAL\n", "= 1 skipped, "],
+    "scale": ["\nattempts/two.py 0.0 INCORRECT_NUMERICAL\n", " 2 skipped in "],
     "ci": ["0 faults", "results of solutions: merged"],
     "formats": [" 2 skipped"],
     "calls": [
