@@ -12,7 +12,7 @@ from .floats import is_narrow, representable
 from .lifted import Lifted, flatten, pass_on, promote, replace, short, tag, true_dtype, whole
 from .ops import Kind, Op, magnitude
 from .products import Product, add_up, of_sixteen, product, whole_of
-from .wide import SUMMED, Step, WideMode
+from .wide import SUMMED, LiftError, Step, WideMode
 
 _LIMIT = 2.0**24  # integers up to here are exact in float32
 _LIMIT_OF_EIGHT = 2.0**13  # and in the sums of 14 bits in which some cards add up products of 8-bit floats
@@ -62,6 +62,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         if op.name in _CASTS and asked is not None and not asked.is_floating_point and floats:
             step.kind = Kind.ROUND
         self.viewing = op.view
+        self._cross(op, floats)
         self._lower(op, step, args)
         step.fuzzy = not all(arg.settled for arg in floats)
         if op.name in ("logsumexp", "sum") and floats and not floats[0].origin:
@@ -79,6 +80,13 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         held, self.added = add_up(step, args)
         self.plan.low = held or self.plan.low
         return step
+
+    def _cross(self, op: Op, floats: list[Lifted]) -> None:
+        """Follow values that leave torch, and refuse those that come back as other ones: how they round is not seen."""
+        if op.name == "_local_scalar_dense" and floats:
+            self.outside.leaves(floats[0])
+        if op.name == "lift_fresh" and self.widened and self.outside.made(floats[0]):
+            raise LiftError("values leave torch and come back as other ones")
 
     def _lower(self, op: Op, step: Step, args: list[Any]) -> None:
         """Find arguments held in fewer bits; an 8-bit one is rounded here, because the reference means it."""

@@ -17,6 +17,7 @@ from .attention import plain_attention, safe_softmax
 from .complex_numbers import MAKES, by_parts, has_complex, has_rule
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
+from .outside import Outside, departures
 from .stream import draw, dropped, kept
 from .surroundings import autocasts, cast, einsums
 
@@ -83,6 +84,7 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         self.widened = False  # whether an argument of the present operation came from outside
         self.casting: torch.dtype | None = None  # what autocast casts operands to, while it is on
         self.contracting = False  # whether a sum of products is being found, if of one product each
+        self.outside = Outside()
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Look at an operation and possibly replace arguments in the list."""
@@ -203,7 +205,7 @@ def wide_default(wide: torch.dtype) -> Iterator[None]:
 def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
     """Run the reference under a mode; `LiftError` where that is impossible."""
     try:
-        with wide_default(mode.wide), torch.no_grad(), einsums(mode), autocasts(mode), mode:
+        with wide_default(mode.wide), torch.no_grad(), einsums(mode), autocasts(mode), departures(mode.outside), mode:
             return call()
     except (LiftError, torch.OutOfMemoryError):
         raise
