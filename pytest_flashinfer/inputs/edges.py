@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from itertools import chain, islice, repeat, zip_longest
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +42,7 @@ _LAST: Final = 2000  # sizes from here on come last: many small cases tell more 
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 _EARLY: Final = 2  # families that tell most at larger sizes, before most else
+_CROSSED: Final = 3  # free axes as long as a constant one of the same output, as early
 _SQUARE_AFTER: Final = 2  # rounds of small cases
 _SEVERAL_AFTER: Final = 1
 _LONG_AFTER: Final = 13
@@ -73,7 +75,8 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     telling = telling_families(grid, rng)
     _add(cases, grid, _first(grid, layouts, rng), seed, least)
     _add(cases, grid, early_wishes(grid, lengths, rng), seed, least, ROOM)
-    _add(cases, grid, chain(islice(telling, _EARLY), _wishes(grid, rng, telling, lengths)), seed, least)
+    early = chain(islice(_crossed(grid), _CROSSED), islice(telling, _EARLY))
+    _add(cases, grid, chain(early, _wishes(grid, rng, telling, lengths)), seed, least)
     _add(cases, grid, largest, seed, limit, MOST_ROOM)
     long = [name for name in grid.contract.free if name not in grid.pools]  # to point at more is no more work
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in long))
@@ -203,6 +206,18 @@ def _square(grid: Grid) -> list[int]:
     """Return sizes that constant axes have: a kernel that takes one axis for the other is only shown up elsewhere."""
     sizes = {n for n in grid.contract.constants.values() if 1 < n <= _SMALL_CONSTANT}
     return sorted(sizes - {*SIZES, *MORE_SIZES})[-3:]
+
+
+def _crossed(grid: Grid) -> Iterator[Wish]:
+    """Yield cases in which an axis of an output is as long as a constant one of it, outputs of the fewest axes first.
+
+    A kernel that goes by sizes to tell one from the other has the output transposed there and nowhere else.
+    """
+    constants = grid.contract.constants
+    for trees in sorted(filter(None, grid.contract.output_dims.values()), key=len):
+        names = [tree.id for tree in trees if isinstance(tree, ast.Name)]
+        sizes = {constants[name] for name in names if 1 < constants.get(name, 0) <= _SMALL_CONSTANT}
+        yield from ((grid.scaled(name, n), {}) for name in names if name in grid.contract.free for n in sorted(sizes))
 
 
 def _past_listed(grid: Grid) -> list[int]:

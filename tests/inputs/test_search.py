@@ -136,6 +136,16 @@ def test_each_axis_is_as_long_as_a_constant_one_among_the_first_half():
     assert all(any(each[name] == 20 for each in first) for name in ("n", "h", "w"))
 
 
+def test_an_axis_of_an_output_is_soon_as_long_as_a_constant_one_of_it():
+    """A kernel that tells axes by their sizes gives such an output transposed."""
+    sizes, inputs = axes(total=None, other=None, h=6, d=24, c=40), {"x": tensor("total h d"), "w": tensor("other c")}
+    heads = define("heads", sizes, inputs, {"y": tensor("total h d"), "lse": tensor("h total")}, "")
+    for seed in range(3):
+        sizes = [sizes for sizes, _ in edge_cases(heads, limit=25, seed=seed)]
+        assert {6, 24} <= {each["total"] for each in sizes}
+        assert 40 not in {each["other"] for each in sizes[:15]}
+
+
 def test_a_strided_layout_is_tried_when_it_is_asked_for():
     layouts = [recipe.layout for _, recipe in edge_cases(STEP, layouts=("contiguous", "strided"))]
     assert layouts.index("strided") < 5
