@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+_BUGS = (AttributeError, NameError, KeyError, AssertionError)
 SUMMED = -1  # what a step adds up, in place of an argument's position
 
 
@@ -210,4 +212,17 @@ def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
     except (LiftError, torch.OutOfMemoryError):
         raise
     except Exception as error:
+        if _own(error):
+            raise
         raise LiftError(told(error)) from error
+
+
+def _own(error: Exception) -> bool:
+    """Say whether an error is one of this package's code, where a looser bound would hide it.
+
+    What torch raises for operations that cannot be run wide is of other kinds, and tensors that come from past all
+    operations, as `x.data` does, lack attributes.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    inside = bool(frames) and frames[-1].f_globals.get("__name__", "").startswith(f"{__package__}.")
+    return inside and isinstance(error, _BUGS) and not isinstance(getattr(error, "obj", None), Lifted)

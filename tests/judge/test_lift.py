@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -544,3 +545,26 @@ def test_a_saved_logarithm_of_a_sum_may_be_off_for_its_whole_row(shift: float, s
     assert compare(fused(x), found).ok
     assert not compare(run(x.bfloat16().float()), found).ok
     assert not compare(run(x) * (1 + 2.0**-7), found).ok
+
+
+@pytest.mark.parametrize("error", ["AttributeError", "KeyError", "NameError", "RuntimeError"])
+def test_an_error_of_the_judge_itself_loosens_no_bound(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that is broken shows, while what torch raises where an operation cannot be run wide does not."""
+    module: dict[str, Any] = {"__name__": "pytest_flashinfer.judge.distribute"}
+    exec(f"def mark(*_):\n    raise {error}('gone')", module)
+    monkeypatch.setattr("pytest_flashinfer.judge.distribute.mark", module["mark"])
+    if error == "RuntimeError":
+        assert judge(lambda x: x.float() / 3).how == "native: RuntimeError: gone"
+    else:
+        with pytest.raises(getattr(builtins, error), match="gone"):
+            judge(lambda x: x.float() / 3)
+
+
+@pytest.mark.parametrize("error", ["AttributeError", "KeyError"])
+def test_an_error_of_the_reference_is_its_own_in_the_wide_run(error: str) -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if x.untyped_storage().nbytes() != 2 * x.numel():
+            raise getattr(builtins, error)("not here")
+        return x.float() / 3
+
+    assert judge(run).how.startswith(f"native: {error}")
