@@ -79,6 +79,10 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             return item
         return tag(item, step.declared or torch.float32, origin=False, clean=not step.noisy)
 
+    def rounded(self, table: torch.Tensor) -> torch.Tensor:
+        """Disturb a table by the roundings of two operations; those that use it must not cancel one by chance."""
+        return torch.addcmul(table, table, self.dice.draw(table).sign_(), value=2 * self.unit)
+
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Round or disturb arguments, and work out how large the result's own error is."""
         step = self._next(op, asked)

@@ -18,7 +18,7 @@ from .attention import plain_attention, safe_softmax
 from .complex_numbers import MAKES, by_parts, has_complex, has_rule
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
-from .outside import Outside, departures
+from .outside import Outside, computed, departures
 from .stream import draw, dropped, kept
 from .surroundings import autocasts, cast, einsums
 
@@ -116,7 +116,8 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
             target = kwargs.get("out") if place < 0 else args[place] if place < len(args) else None
             if isinstance(target, torch.Tensor) and not isinstance(target, Lifted) and target.is_floating_point():
                 raise LiftError(f"{op.name} writes into a tensor that was made outside the reference")
-        return self._run(func, op, [self._widen(arg) for arg in args], kwargs)
+        given = op.name == "lift_fresh"  # what a reference makes of numbers is these numbers
+        return self._run(func, op, [self._widen(arg, given=given) for arg in args], kwargs)
 
     @staticmethod
     def _steps(func: Any, op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
@@ -163,16 +164,23 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
             return type(result)(done) if type(result) in (list, tuple) else type(result)(*done)
         return result
 
-    def _widen(self, value: Any) -> Any:
+    def _widen(self, value: Any, *, given: bool = False) -> Any:
         """Widen a floating tensor that was made outside the reference (a table, a constant)."""
         if isinstance(value, torch.Tensor):
             if isinstance(value, Lifted) or not value.is_floating_point():
                 return value
             self.widened = True
-            return tag(value.to(self.wide), value.dtype, origin=True, clean=True)
+            wide = value.to(self.wide)
+            if given or not computed(value):
+                return tag(wide, value.dtype, origin=True, clean=True)
+            return tag(self.rounded(wide), value.dtype, origin=True, clean=False)
         if type(value) in (list, tuple):
-            return type(value)(self._widen(item) for item in value)
+            return type(value)(self._widen(item, given=given) for item in value)
         return value
+
+    def rounded(self, table: torch.Tensor) -> torch.Tensor:
+        """Return a table that was computed in float32; a kernel may compute it otherwise."""
+        return table
 
     def _retarget(self, op: Op, values: list[Any], kwargs: dict[str, Any]) -> torch.dtype | None:
         """Replace a requested floating dtype by the wide one and return the request."""

@@ -68,3 +68,33 @@ def test_values_that_are_only_read_leave_the_truth_as_it_is() -> None:
         return y * same[0]
 
     assert judge(run, torch.randn(4, 9, generator=torch.Generator().manual_seed(3))).how == "lifted"
+
+
+FREQUENCIES = 1.0 / (1e6 ** (torch.arange(0, 64, 2, dtype=torch.float32) / 64))
+CODES = torch.tensor([-1.0, -0.7, 0.1, 1.0])
+
+
+def rotated(x: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
+    angles = positions[:, None].float() * frequencies
+    return torch.cat([x[:, :32] * angles.cos() - x[:, 32:] * angles.sin(), x[:, 32:] * angles.cos()], -1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_table_that_was_computed_at_import_may_be_computed_otherwise(seed: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    x, positions = torch.randn(64, 64, generator=g), torch.randint(0, 40960, (64,), generator=g)
+    specs = {"y": OutputSpec("float32", (64, 64))}
+    found = evaluate(lambda x, p: rotated(x, p, FREQUENCIES), {"x": x, "p": positions}, specs).outputs["y"]
+    assert found.how == "lifted"
+    other = torch.exp2(torch.arange(32) * (-math.log2(1e6) / 32))
+    assert compare(rotated(x, positions, other), found).ok
+    for wrong in (FREQUENCIES.bfloat16().float(), FREQUENCIES * (1 + 2.0**-16)):
+        assert not compare(rotated(x, positions, wrong), found).ok
+
+
+def test_a_table_of_constants_is_exact() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return CODES[(x > 0).long()]
+
+    x = torch.randn(4, 9, generator=torch.Generator().manual_seed(3))
+    assert judge(run, x).exact
