@@ -75,7 +75,7 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     telling = telling_families(grid, rng)
     _add(cases, grid, _first(grid, layouts, rng), seed, least)
     _add(cases, grid, early_wishes(grid, lengths, rng), seed, least, ROOM)
-    early = chain(islice(_crossed(grid), _CROSSED), islice(telling, _EARLY))
+    early = chain(islice(_crossed(grid), _CROSSED), _as_many(grid), islice(telling, _EARLY))
     _add(cases, grid, chain(early, _wishes(grid, rng, telling, lengths)), seed, least)
     _add(cases, grid, largest, seed, limit, MOST_ROOM)
     long = [name for name in grid.contract.free if name not in grid.pools]  # to point at more is no more work
@@ -218,6 +218,13 @@ def _crossed(grid: Grid) -> Iterator[Wish]:
         names = [tree.id for tree in trees if isinstance(tree, ast.Name)]
         sizes = {constants[name] for name in names if 1 < constants.get(name, 0) <= _SMALL_CONSTANT}
         yield from ((grid.scaled(name, n), {}) for name in names if name in grid.contract.free for n in sorted(sizes))
+
+
+def _as_many(grid: Grid) -> Iterator[Wish]:
+    """Yield a case with as many tokens as sequences, not one each: a kernel may take that for a step of decoding."""
+    count = size(grid.plan.batch, {**grid.contract.constants, **grid.base})
+    names = [name for name, what in grid.totals.items() if what != "pages" and name in grid.contract.free]
+    yield from (({**grid.base, name: count}, {}) for name in names[:1] if count)
 
 
 def _past_listed(grid: Grid) -> list[int]:

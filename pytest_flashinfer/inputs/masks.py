@@ -26,7 +26,7 @@ def moved(old: torch.Tensor, kind: str, generator: torch.Generator, fixed: Colle
     generator is one of the host.
     """
     raw = old.view(_SIGNED[old.itemsize]) if old.dtype in UNSIGNED else old
-    width = old.shape[-1] if old.dim() > 1 and old.shape[-1] > 1 else old.numel()
+    width = _width(old)
     new = raw.clone(memory_format=torch.contiguous_format).view(-1, width)
     turned = new[:, : width - (kind == "bits")]
     count = turned.shape[1]
@@ -48,7 +48,7 @@ def moved(old: torch.Tensor, kind: str, generator: torch.Generator, fixed: Colle
 def flipped(old: torch.Tensor, rng: Random) -> torch.Tensor | None:
     """Return a mask in which one element is another one, none of them the last of a row; `None` where that is all."""
     new = old.clone(memory_format=torch.contiguous_format)
-    rows = new.view(-1, new.shape[-1] if new.dim() > 1 else new.numel())
+    rows = new.view(-1, _width(old))
     for _ in range(_TRIES):
         row, column = rng.randrange(rows.shape[0]), rng.randrange(rows.shape[1])
         isset = bool(rows[row, column])
@@ -56,3 +56,8 @@ def flipped(old: torch.Tensor, rng: Random) -> torch.Tensor | None:
             rows[row, column] = not isset
             return new
     return None
+
+
+def _width(mask: torch.Tensor) -> int:
+    """Return how many elements of a row there are: a column is one row."""
+    return mask.shape[-1] if mask.dim() > 1 and mask.shape[-1] > 1 else mask.numel()

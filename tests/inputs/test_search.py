@@ -136,6 +136,18 @@ def test_each_axis_is_as_long_as_a_constant_one_among_the_first_half():
     assert all(any(each[name] == 20 for each in first) for name in ("n", "h", "w"))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_there_are_soon_as_many_tokens_as_sequences_and_not_one_each(seed):
+    rules = ("len_indptr == batch + 1", "total == indptr[-1].item()")
+    inputs = {"x": tensor("total h"), "indptr": tensor("len_indptr", "int32"), "scale": tensor("batch")}
+    ragged = define(
+        "ragged", axes(total=None, batch=None, len_indptr=None, h=6), inputs, {"y": tensor("total h")}, "", *rules
+    )
+    cases = edge_cases(ragged, max_elements=1 << 11, seed=seed)[:25]
+    found = [make_inputs(ragged, *case)["indptr"] for case in cases if case[0]["total"] == case[0]["batch"] > 1]
+    assert any(len(set(indptr.diff().tolist())) > 1 for indptr in found)
+
+
 def test_an_axis_of_an_output_is_soon_as_long_as_a_constant_one_of_it():
     """A kernel that tells axes by their sizes gives such an output transposed."""
     sizes, inputs = axes(total=None, other=None, h=6, d=24, c=40), {"x": tensor("total h d"), "w": tensor("other c")}
