@@ -222,7 +222,7 @@ def _crossed(grid: Grid) -> Iterator[Wish]:
 
 def _as_many(grid: Grid) -> Iterator[Wish]:
     """Yield a case with as many tokens as sequences, not one each: a kernel may take that for a step of decoding."""
-    count = size(grid.plan.batch, {**grid.contract.constants, **grid.base})
+    count = size(grid.plan.batch, grid.settled(grid.base))
     names = [name for name, what in grid.totals.items() if what != "pages" and name in grid.contract.free]
     yield from (({**grid.base, name: count}, {}) for name in names[:1] if count)
 
