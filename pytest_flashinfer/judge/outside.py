@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .floats import moved
 from .lifted import Lifted
 
 if TYPE_CHECKING:
@@ -35,11 +36,8 @@ class Outside:
         if not self._any:
             return False
         found = torch.Tensor.tolist(value.as_subclass(torch.Tensor).flatten())
-        return not all(each in self._left or _short(each) for each in found)
-
-
-def _short(number: float) -> bool:
-    return number != number or float(f"{number:.6g}") == number  # noqa: PLR0124 - NaN
+        coarse = not bool(moved(value, torch.bfloat16).any())
+        return not coarse and not all(each in self._left or float(f"{each:.6g}") == each for each in found)
 
 
 def computed(table: torch.Tensor) -> bool:
@@ -48,7 +46,7 @@ def computed(table: torch.Tensor) -> bool:
         return False
     some = table.detach().reshape(-1)[:: max(1, table.numel() // _LOOKED_AT)]
     plain = torch.tensor([float(f"{each:.6g}") for each in some.tolist()], dtype=table.dtype, device=table.device)
-    return not bool(((some == plain) | some.isnan()).all())
+    return bool((moved(some, torch.bfloat16) & (some != plain)).any())
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def test_values_that_are_only_read_leave_the_truth_as_it_is() -> None:
 
 
 FREQUENCIES = 1.0 / (1e6 ** (torch.arange(0, 64, 2, dtype=torch.float32) / 64))
-CODES = torch.tensor([-1.0, -0.7, 0.1, 1.0])
+CODES = torch.tensor([-1.0, 2.0**-9, 0.1, 1.0])
 
 
 def rotated(x: torch.Tensor, positions: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
