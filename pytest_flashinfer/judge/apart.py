@@ -20,6 +20,7 @@ _PRODUCTS: dict[str, Callable[..., torch.Tensor]] = {
     "addbmm": lambda left, right: torch.bmm(left, right).sum(0),
 }
 _AT_ONCE = ("addmm", "baddbmm", "addcmul", "addcdiv")  # the others round to 16 bits on the way
+_EIGHT = (torch.float8_e4m3fn, torch.float8_e5m2)
 _FUSED: dict[str, Callable[..., torch.Tensor]] = {"addcmul": torch.mul, "addcdiv": torch.div}
 
 
@@ -29,6 +30,8 @@ def is_several(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
         return True
     if name == "nan_to_num":
         return isinstance(args[0], Lifted) and (len(args) < 4 or None in args[2:])  # noqa: PLR2004 - what infinities become
+    if name == "_scaled_mm":
+        return _scaled(*args, **kwargs)
     if name in _SUMS or name in _PRODUCTS or name == "index_add":
         return bool(_alpha(name, args, kwargs) != 1 or kwargs.get("beta", 1) != 1)
     return False
@@ -43,6 +46,8 @@ def take_apart(func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]
         x, nan, above, below = (*args, None, None, None)[:4]
         ends = torch.finfo(x.declared)
         return func(x, nan, ends.max if above is None else above, ends.min if below is None else below, **kwargs)
+    if name == "_scaled_mm":
+        return _scaled_product(*args, **kwargs)
     if name in _FUSED:
         return _add(func, name, args, _FUSED[name](*args[1:3]), kwargs.get("value", 1), kwargs)
     alpha = _alpha(name, args, kwargs)
@@ -53,6 +58,21 @@ def take_apart(func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]
     terms, scaled = list(args[:2]), 0 if name == "rsub" else 1
     terms[scaled] = _unrounded(terms[scaled] * alpha)
     return _rounded(func(*terms, **{key: value for key, value in kwargs.items() if key != "alpha"}), args)
+
+
+def _scaled(left: Any, right: Any, of_left: Any, of_right: Any, *rest: Any, **named: Any) -> bool:
+    """Say whether both operands hold 8-bit floats, and have one scale each, or one for each row and column."""
+    sizes = {(left.shape[0], 1), (1, right.shape[1])}
+    of_result = rest[1] if len(rest) > 1 else named.get("scale_result")
+    plain = of_result is None and all(x.numel() == 1 or tuple(x.shape) in sizes for x in (of_left, of_right))
+    return plain and all(isinstance(x, Lifted) and x.declared in _EIGHT for x in (left, right))
+
+
+def _scaled_product(left: Any, right: Any, of_left: Any, of_right: Any, *rest: Any, **named: Any) -> Any:
+    bias, _, dtype = (*rest, *(None,) * 3)[:3]
+    bias, dtype = named.get("bias", bias), named.get("out_dtype", dtype)
+    found = torch.mm(left.float(), right.float()) * of_left * of_right
+    return (found if bias is None else found + bias.float()).to(dtype or left.dtype)
 
 
 def _alpha(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -134,3 +134,23 @@ def test_infinities_become_the_ends_of_the_dtype_that_was_meant(dtype: torch.dty
             wrong = right.clone()
             wrong[0, place] = 7.0
             assert not compare(wrong, found, equal_nan=True).ok
+
+
+@pytest.mark.parametrize("by_row", [True, False])
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_scaled_product_of_eight_bits_is_a_product_and_its_scales(by_row: bool, biased: bool) -> None:  # noqa: FBT001
+    def run(a: torch.Tensor, b: torch.Tensor, sa: torch.Tensor, sb: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        given = {"bias": bias} if biased else {}
+        return torch._scaled_mm(a, b.T, scale_a=sa, scale_b=sb, out_dtype=torch.bfloat16, **given)
+
+    g = torch.Generator().manual_seed(1)
+    a, b = (torch.randn(size, 128, generator=g).to(torch.float8_e4m3fn) for size in (16, 64))
+    sa, sb = (torch.rand(16, 1, generator=g), torch.rand(1, 64, generator=g)) if by_row else (torch.rand(()),) * 2
+    bias = torch.randn(64, generator=g).bfloat16()
+    inputs = {"a": a, "b": b, "sa": sa, "sb": sb, "bias": bias}
+    found = evaluate(run, inputs, {"y": OutputSpec("bfloat16", (16, 64))}).outputs["y"]
+    products = a.float() @ b.float().T
+    shift = bias.float() * biased
+    assert found.how == "lifted"
+    assert compare((products * sb * sa + shift).bfloat16(), found).ok
+    assert not compare(((products * sa).bfloat16().float() * sb + shift).bfloat16(), found).ok
