@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import distribute, roundoff
+from .disturb import Chance, disturb
 from .floats import is_narrow
 from .lifted import Lifted, flatten, replace, short, tag
 from .ops import Kind, Op, describe
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
     from .lift import Plan
 
 _FLIP = 2.0**-19  # values this close to a rounding boundary (relative) may fall on either side of it
-_LOST = 5.0  # sigmas that the most that a sum can lose is taken for
 _HELD = 0.75  # few elements depend on such sums: five sigmas of a true rounding are enough
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot")
 _SHIFTED = ("_softmax", "_log_softmax", "logsumexp")
-_OF_ONE_MORE = ("softplus", "log_sigmoid_forward")  # kernels find the logarithm of 1 + exp(x), where 1 is rounded too
 _UNKNOWN = Step("unknown", Kind.SMOOTH)
 
 
@@ -193,7 +192,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             if self._held is not None:
                 plain.addcmul_(self._held, self.dice.draw(plain).sign_())
             if self.unit:
-                self._disturb(step, args, plain)
+                disturb(step, args, plain, Chance(self.dice, self.unit, self.plan.narrow), self._sums)
         centre = distribute.centre(step, args, tensor)
         if written and isinstance(tensor, Lifted):
             tensor.centre = centre
@@ -202,50 +201,6 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         found = tag(torch.Tensor.to(tensor, self.wide), declared, origin=False, clean=not step.noisy)
         found.centre = centre
         return found
-
-    def _disturb(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
-        """Add an operation's error to its result."""
-        if step.kind is Kind.ELEMENT:
-            self._disturb_each(step, args, plain)
-            return
-        length = roundoff.length(step, args, plain)
-        products = step.kind is Kind.CONTRACT
-        growth = roundoff.growth(length, products=products, cut=products and self.plan.narrow, eight=step.eight)
-        alike = roundoff.alike(step, args, plain)
-        size = self._sums
-        if size is not None:
-            size = size + plain.abs() * (growth + alike)
-        elif step.kind is Kind.LOGSUM:
-            size = plain.abs() + (1 + growth + alike)
-        if size is not None:  # where a term is infinite there is no error
-            size = torch.nan_to_num(size.to(self.wide), nan=0.0, posinf=0.0, neginf=0.0)
-            draw = self.dice.draw(plain)
-            if step.kind is Kind.SUM:
-                size += roundoff.swamped(step, args, plain) / (_LOST * self.unit)
-            if not products:  # a whole row may share the error of a sum, which no run may miss by chance
-                draw.sign_()
-            plain.addcmul_(size, draw, value=self.unit)
-        elif step.kind is Kind.SMOOTH:
-            plain.mul_(self.dice.factor(plain, self.unit * (1 + (growth if length > 1 else 0))))
-            if step.name in _OF_ONE_MORE:
-                plain.add_(self.dice.draw(plain).sign_(), alpha=self.unit)
-        if step.name in ("_softmax", "_log_softmax") and plain.ndim:
-            self._share(step, args, plain, alike)
-
-    def _share(self, step: Step, args: list[Any], plain: torch.Tensor, alike: torch.Tensor | float) -> None:
-        """Add the error that a row shares: that of its sum, or of the sum's logarithm and the largest exponent."""
-        top = roundoff.top(args[0], args[1])
-        size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
-        error = self.dice.draw(top).sign_().mul_(size).mul_(self.unit)
-        plain.add_(error if step.name == "_log_softmax" else error * plain)
-
-    def _disturb_each(self, step: Step, args: list[Any], plain: torch.Tensor) -> None:
-        """Add one rounding an element: relative to it, or to the terms of a sum that a kernel multiplies one by one."""
-        size = distribute.reach(args, plain) if step.apart else None
-        if size is None:
-            plain.mul_(self.dice.factor(plain, self.unit))
-        else:
-            plain.addcmul_(size, self.dice.draw(plain), value=self.unit)
 
     def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
         """Add the errors of means and variances, which no run may miss by chance: all elements of a row share them."""

@@ -190,3 +190,36 @@ def test_a_threshold_on_rounded_values_leaves_room() -> None:
     [found] = evaluate(clipped, {"x": x, "w": w}, {"y": OutputSpec("float32", (4, 8))}).outputs.values()
     assert found.allowance is not None
     assert bool((found.allowance[:, 1] > 1e-3).any())
+
+
+def of_softmax(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    weights, ids = torch.topk(torch.softmax(x.float(), -1), 4)
+    return weights, ids.int()
+
+
+def of_sigmoid(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    weights, ids = torch.topk(torch.sigmoid(x.float()), 4)
+    return weights, ids.int()
+
+
+@pytest.mark.parametrize("function", [of_softmax, of_sigmoid], ids=["softmax", "sigmoid"])
+def test_scores_that_have_come_to_one_or_to_nothing_are_no_ties_that_anybody_stated(
+    function: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+) -> None:
+    """A router may order the logits themselves."""
+    x = 2000 * torch.randn(6, 16, generator=torch.Generator().manual_seed(0))
+    outputs = {"w": OutputSpec("float32", (6, 4)), "ids": OutputSpec("int32", (6, 4))}
+    found = evaluate(function, {"x": x}, outputs).outputs
+    ids = torch.topk(x, 4).indices
+    scores = torch.softmax(x, -1) if function is of_softmax else torch.sigmoid(x)
+    assert compare(ids.int(), found["ids"]).ok
+    assert compare(scores.gather(1, ids), found["w"]).ok
+    least = torch.topk(x, 4, largest=False).indices
+    assert not compare(scores.gather(1, least), found["w"]).ok
+
+
+def test_equal_logits_stay_ties() -> None:
+    x = torch.full((3, 8), -900.0)
+    x[:, 2] = 0
+    found = evaluate(of_softmax, {"x": x}, {"w": OutputSpec("float32", (3, 4)), "ids": OutputSpec("int32", (3, 4))})
+    assert found.outputs["ids"].undecided is None
