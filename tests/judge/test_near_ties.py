@@ -209,7 +209,7 @@ def test_scores_that_have_come_to_one_or_to_nothing_are_no_ties_that_anybody_sta
     """A router may order the logits themselves."""
     x = 2000 * torch.randn(6, 16, generator=torch.Generator().manual_seed(0))
     outputs = {"w": OutputSpec("float32", (6, 4)), "ids": OutputSpec("int32", (6, 4))}
-    found = evaluate(function, {"x": x}, outputs).outputs
+    found = evaluate(function, {"x": x}, outputs, closely=True).outputs  # as before anybody is blamed
     ids = torch.topk(x, 4).indices
     scores = torch.softmax(x, -1) if function is of_softmax else torch.sigmoid(x)
     assert compare(ids.int(), found["ids"]).ok
