@@ -90,3 +90,24 @@ def test_no_kernel_is_asked_for_exponents_that_one_step_makes_infinite(size: flo
     truth = evaluate(attention, given, specs)
     assert inadmissible(truth) is not None or compare(fused(**given), truth.outputs["output"]).ok
     assert size > 2**15 or inadmissible(truth) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_keys_that_occur_many_times_are_rounded_alike(seed: int) -> None:
+    """What their weights lose adds up: a few keys, repeated, make a sum of few terms and not of hundreds."""
+
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (torch.softmax(q.float() @ k.float().T * 0.0884, -1) @ v.float()).bfloat16()
+
+    generator = torch.Generator().manual_seed(seed)
+    few = torch.randn(2, 12, 128, generator=generator).bfloat16()
+    ids = torch.randint(0, 12, (400,), generator=generator)
+    q, k, v = torch.randn(16, 128, generator=generator).bfloat16(), few[0][ids], few[1][ids]
+    outputs = {"y": OutputSpec("bfloat16", (16, 128))}
+    found = evaluate(run, {"q": q, "k": k, "v": v}, outputs, operands="working").outputs["y"]
+    exponents = q.double() @ k.double().T * 0.0884
+    weights = torch.exp(exponents - exponents.amax(-1, keepdim=True))
+    kernel = (weights.bfloat16().double() @ v.double() / weights.sum(-1, keepdim=True)).bfloat16()
+    assert compare(kernel, found).ok
+    half = (weights.to(torch.float8_e4m3fn).double() @ v.double() / weights.sum(-1, keepdim=True)).bfloat16()
+    assert not compare(half, found).ok
