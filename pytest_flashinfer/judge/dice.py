@@ -39,7 +39,8 @@ class Dice:
         plain = like.as_subclass(torch.Tensor)
         if not self.keyed:
             return self._uniform(plain, -_ROOT3, _ROOT3)
-        return self.of(plain, self._next())
+        self.salt += 0x9E3779B9
+        return self.of(plain, self.salt)
 
     def of(self, plain: torch.Tensor, salt: int) -> torch.Tensor:
         """Return such numbers that follow from the values and `salt`, also of another tensor."""
@@ -49,23 +50,13 @@ class Dice:
         return numbers.to(plain.dtype)
 
     def rounding(self, like: torch.Tensor, unit: float) -> torch.Tensor:
-        """Draw factors never close to one: where a single value matters, few runs must not miss its rounding.
-
-        Equal values get equal ones, unless there are very many: weights of keys that occur more than once are rounded
-        alike, and what that loses adds up.
-        """
-        plain = like.as_subclass(torch.Tensor)
-        few = plain.numel() <= _PERIOD
-        signs = (self.of(plain, self._next()) if few else self.draw(plain)).mul_(0.87 / _ROOT3)
+        """Draw factors never close to one: where a single value matters, few runs must not miss its rounding."""
+        signs = self.draw(like).mul_(0.87 / _ROOT3)
         return signs.add_(signs.sign(), alpha=0.5).mul_(unit / 0.968).add_(1)
 
     def number(self) -> float:
         """Draw a number between -1 and 1."""
         return self._numbers.uniform(-1.0, 1.0)
-
-    def _next(self) -> int:
-        self.salt += 0x9E3779B9
-        return self.salt
 
     def _uniform(self, like: torch.Tensor, low: float, high: float) -> torch.Tensor:
         """Draw uniform numbers; large tensors repeat them, at a distance that no axis is likely to share."""

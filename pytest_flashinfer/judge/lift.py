@@ -120,7 +120,10 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             return False
         if step.kind is Kind.ELEMENT:
             return all(short(arg) for arg in args)  # the result is looked at in `after`
-        if not all(whole(arg) for arg in args if isinstance(arg, Lifted)):
+        floats = [arg for arg in args if isinstance(arg, Lifted)]
+        if not floats:  # of integers, which may be written into
+            return True
+        if not all(map(whole, floats)):
             return False
         sums = magnitude(func, args)
         return sums.numel() == 0 or bool(sums.amax() <= (_LIMIT_OF_EIGHT if step.eight else _LIMIT))

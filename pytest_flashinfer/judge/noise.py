@@ -23,6 +23,7 @@ _FLIP = 2.0**-19  # values this close to a rounding boundary (relative) may fall
 _HELD = 0.75  # few elements depend on such sums: five sigmas of a true rounding are enough
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot")
 _SHIFTED = ("_softmax", "_log_softmax", "logsumexp")
+_ROUNDED = (0, 2)  # runs in which operands are rounded: as they are, and before weights are divided by their sum
 _UNKNOWN = Step("unknown", Kind.SMOOTH)
 
 
@@ -176,11 +177,11 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         # where 8 bits come next, the rounding to 16 may decide between two of their values, far apart
         if step.declared is not None and is_narrow(step.declared) and self.number < 2:  # noqa: PLR2004 - as in `_pushed`
             return self._pushed(arg, torch.finfo(dtype).eps / 2)
-        if self.number == 0:  # equal operands are rounded alike, and what they are multiplied by may be equal too
-            plain = arg.as_subclass(torch.Tensor)
-            held = plain.to(dtype).to(self.wide)
-            return torch.where(held.isfinite(), held, plain)
         plain = arg.as_subclass(torch.Tensor)
+        if self.number in _ROUNDED:  # equal operands are rounded alike, and so may be what they are multiplied by
+            largest = roundoff.summed_top(step, place, plain) if self.number else 1.0
+            held = (plain / largest).to(dtype).to(self.wide) * largest
+            return torch.where(held.isfinite(), held, plain)
         return roundoff.held(
             step, place, plain, plain * self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
         )

@@ -166,6 +166,18 @@ def held(step: Step, place: int, plain: torch.Tensor, changed: torch.Tensor) -> 
     return changed if exact is None or exact.shape != plain.shape else torch.where(exact, plain, changed)
 
 
+def summed_top(step: Step, place: int, plain: torch.Tensor) -> torch.Tensor:
+    """Return the largest magnitudes along the axis that a product sums, or of all where that is not known.
+
+    Exponentials that are not yet divided by their sum have 1 for the largest.
+    """
+    if not plain.numel():
+        return plain.new_ones(())
+    axis = {0: -1, 1: -2}.get(place) if step.name in ("mm", "bmm") else None
+    top = plain.abs().amax() if axis is None else plain.abs().amax(dim=axis, keepdim=True)
+    return torch.where((top > 0) & top.isfinite(), top, 1.0)
+
+
 def decay(arg: Lifted) -> float:
     """Return how large sums of the exponents of decays get, 0 for exponents of another kind.
 

@@ -164,3 +164,57 @@ def test_what_is_made_of_python_numbers_may_be_written_into(name: str) -> None:
     assert found.how == "lifted", found.notes
     assert found.wide is not None
     assert torch.allclose(found.wide, expected, rtol=1e-12)
+
+
+def in_place(name: str) -> Callable[..., torch.Tensor]:
+    def run(ids: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        total, long, ids = torch.zeros(4, dtype=torch.int64), n.long(), ids.long()
+        if name == "index_add":
+            total.index_add_(0, ids, long)
+        elif name == "scatter_add":
+            total.scatter_add_(0, ids, long)
+        elif name == "scatter_reduce":
+            total.scatter_reduce_(0, ids, long, "sum")
+        elif name == "index_put":
+            total.index_put_((ids,), long, accumulate=True)
+        elif name == "index_reduce":
+            total = (total + 1).index_reduce_(0, ids, long, "prod")
+        elif name == "cumsum":
+            total = long.clone().cumsum_(0)[-4:]
+        elif name == "addmm":
+            square = long[:4].repeat(4, 1)
+            total = square.addmm_(square, square)[0]
+        else:
+            made = torch.empty_like(long)
+            torch.cumsum(long, 0, out=made)
+            total = made[-4:]
+        return total.int()
+
+    return run
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize(
+    "name", ["index_add", "scatter_add", "scatter_reduce", "index_put", "index_reduce", "cumsum", "addmm", "out"]
+)
+def test_sums_of_integers_that_are_written_into_are_found_once(name: str) -> None:
+    generator = torch.Generator().manual_seed(7)
+    ids, n = (torch.randint(low, high, (10,), generator=generator).int() for low, high in ((0, 4), (1, 9)))
+    found = judge(in_place(name), "int32", (4,), ids=ids, n=n)
+    assert found.how == "lifted", found.notes
+    assert found.undecided is None, found.notes
+    assert found.native is not None
+    assert torch.equal(found.native, in_place(name)(ids, n))
+
+
+def test_a_mean_of_segments_is_divided_by_their_counts() -> None:
+    def run(x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(4, 3).index_add_(0, ids.long(), x)
+        count = torch.zeros(4, dtype=torch.int64).index_add_(0, ids.long(), torch.ones_like(ids).long())
+        return total / count.clamp(min=1).unsqueeze(1)
+
+    generator = torch.Generator().manual_seed(8)
+    x, ids = torch.randn(20, 3, generator=generator), torch.randint(0, 4, (20,), generator=generator).int()
+    found = judge(run, "float32", (4, 3), x=x, ids=ids)
+    assert found.wide is not None
+    assert torch.allclose(found.wide, run(x, ids).double(), rtol=1e-5)
