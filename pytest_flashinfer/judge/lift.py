@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import distribute, roundoff
+from .bits import certain
 from .floats import is_narrow, representable
 from .lifted import Lifted, flatten, pass_on, promote, replace, short, tag, true_dtype, whole
 from .ops import Kind, Op, magnitude
@@ -53,8 +54,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         step = Step(op.name, op.kind, asked if asked is not None and asked.is_floating_point else None)
         if step.declared is None:
             step.declared = promote(floats)
-        if op.bits:
-            step.declared = None
+        if op.bits and floats and args[1] != floats[0].declared and not certain(floats[0], self.wide):
+            raise LiftError(f"the bits of a {floats[0].declared} tensor are viewed as {args[1]}")
         self.plan.steps.append(step)
         self.plan.selects |= op.selects
         quantises = asked is not None and is_narrow(asked) and any(arg.declared != asked for arg in floats)
@@ -76,7 +77,8 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         step.noisy = step.fuzzy or bool(step.low) or not self._stays_exact(func, step, args)
         step.whole = wholes(op, step, args)
         step.plain = op.simple and not self.widened and not step.low and not step.whole
-        self.plan.loosened |= distribute.mark(step, args)
+        if step.noisy or step.kind is not Kind.SMOOTH:  # sums of whole exponents are exact
+            self.plan.loosened |= distribute.mark(step, args)
         held, self.added = add_up(step, args)
         self.plan.low = held or self.plan.low
         return step
@@ -117,7 +119,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         if step.kind in (Kind.MOVE, Kind.SELECT, Kind.ROUND, Kind.COMPARE):
             return True
         if step.kind in (Kind.SMOOTH, Kind.LOGSUM):
-            return False
+            return roundoff.raises_two(step, args)
         if step.kind is Kind.ELEMENT:
             return all(short(arg) for arg in args)  # the result is looked at in `after`
         floats = [arg for arg in args if isinstance(arg, Lifted)]
@@ -132,7 +134,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         """Tag a result with its declared dtype and history."""
         self.plan.elements += tensor.numel()
         exact = not step.noisy
-        if exact and step.kind in (Kind.ELEMENT, Kind.SUM):
+        if exact and step.kind in (Kind.ELEMENT, Kind.SUM, Kind.SMOOTH):
             exact = roundoff.divides_evenly(step, args, tensor) and representable(tensor, torch.float32)
         step.noisy = not exact
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
@@ -142,7 +144,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         terms = distribute.terms(step, args, floats, tensor)
         if written and isinstance(tensor, Lifted):
             tensor.origin, tensor.clean, tensor.exponential, tensor.integral = False, clean, False, integral
-            tensor.terms, tensor.product = terms, None
+            tensor.follows, tensor.terms, tensor.product = exact and not clean, terms, None
             if self.added is not None:
                 whole_of(tensor).added = self.added
             pass_on(tensor)
@@ -150,9 +152,11 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         origin = step.kind is Kind.MOVE and bool(floats) and all(arg.origin and keeps(arg, step) for arg in floats)
         if step.declared is None:
             step.declared = true_dtype(tensor) if true_dtype(tensor) is not self.wide else torch.float32
+        origin |= step.name == "view" and not floats and is_narrow(step.declared)  # bytes that are given as integers
         lifted = tag(torch.Tensor.to(tensor, self.wide), step.declared, origin=origin, clean=clean)
         lifted.exponential, lifted.integral, lifted.terms = step.name in ("exp", "exp2"), integral, terms
         moved = step.kind is Kind.MOVE and any(arg.difference for arg in floats)
+        lifted.follows = exact and not clean
         lifted.difference = moved or step.name in ("sub", "rsub")
         lifted.eight = step.kind is Kind.MOVE and bool(floats) and all(map(of_eight, floats))
         lifted.sixteen = step.kind is Kind.MOVE and bool(floats) and all(map(of_sixteen, floats))

@@ -39,6 +39,7 @@ class Lifted(torch.Tensor):
     exponential: bool = False  # comes right from exp or exp2
     difference: bool = False  # comes right from a subtraction
     integral: bool = False  # integers, whatever rounding made them: arithmetic on them is exact
+    follows: bool = False  # exactly from values of these kinds, as what is scaled by powers of two of integers
     eight: bool = False  # values of 8-bit inputs, in whichever dtype
     sixteen: bool = False  # values of inputs of 16 bits or fewer, in whichever dtype
     product: Product | None = None  # what comes right from a multiplication that broadcasts
@@ -50,7 +51,7 @@ class Lifted(torch.Tensor):
     @property
     def settled(self) -> bool:
         """Whether no uncertain fraction is left in the values."""
-        return self.clean or self.integral
+        return self.clean or self.integral or self.follows
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
@@ -133,6 +134,7 @@ def pass_on(written: Lifted) -> None:
     while base is not None:
         settled, clean = base.settled and written.settled, base.clean and written.clean
         base.origin, base.clean, base.integral = False, clean, settled and not clean and whole(base)
+        base.follows = settled and not clean
         base = base.base
 
 

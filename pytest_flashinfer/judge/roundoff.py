@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .floats import moved
-from .lifted import Lifted, flatten
+from .lifted import Lifted, flatten, whole
 from .ops import Kind, magnitude
 
 if TYPE_CHECKING:
@@ -128,10 +128,18 @@ def divides_evenly(step: Step, args: list[Any], result: torch.Tensor) -> bool:
     return step.name != "mean" or _power_of_two(args[0].numel() // max(1, result.numel()))
 
 
-def _power_of_two(divisor: Any) -> bool:
-    if isinstance(divisor, torch.Tensor):
-        return bool((torch.frexp(divisor.as_subclass(torch.Tensor).double()).mantissa.abs() == _HALF).all())
-    return abs(math.frexp(divisor)[0]) == _HALF
+def raises_two(step: Step, args: list[Any]) -> bool:
+    """Say whether an operation raises powers of two to whole exponents: every kernel finds that as it is."""
+    if step.name == "exp2":
+        return whole(args[0])
+    raised = step.name == "pow" and isinstance(args[1], torch.Tensor)
+    return raised and whole(args[1]) and _power_of_two(args[0])
+
+
+def _power_of_two(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return bool((torch.frexp(value.as_subclass(torch.Tensor).double()).mantissa.abs() == _HALF).all())
+    return abs(math.frexp(value)[0]) == _HALF
 
 
 def length(step: Step, args: list[Any], result: torch.Tensor) -> int:

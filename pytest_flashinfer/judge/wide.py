@@ -15,6 +15,7 @@ from pytest_flashinfer.data.raised import told
 
 from .apart import is_several, take_apart
 from .attention import plain_attention, safe_softmax
+from .bits import Apart, natively
 from .complex_numbers import MAKES, by_parts, has_complex, has_rule
 from .lifted import Lifted, tag
 from .ops import Kind, Op, describe
@@ -87,6 +88,7 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         self.casting: torch.dtype | None = None  # what autocast casts operands to, while it is on
         self.contracting = False  # whether a sum of products is being found, if of one product each
         self.outside = Outside()
+        self.bits = Apart()
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
         """Look at an operation and possibly replace arguments in the list."""
@@ -116,6 +118,8 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
             target = kwargs.get("out") if place < 0 else args[place] if place < len(args) else None
             if isinstance(target, torch.Tensor) and not isinstance(target, Lifted) and target.is_floating_point():
                 raise LiftError(f"{op.name} writes into a tensor that was made outside the reference")
+            if target in self.bits:
+                raise LiftError(f"{op.name} writes into a tensor whose bits are viewed as another dtype")
         given = op.name == "lift_fresh"  # what a reference makes of numbers is these numbers
         return self._run(func, op, [self._widen(arg, given=given) for arg in args], kwargs)
 
@@ -146,8 +150,11 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         elif op.name == "_to_copy" and isinstance(values[0], Lifted) and kwargs.get("dtype") is self.wide:
             result = func(values[0], **kwargs) if "device" in kwargs else torch.Tensor.clone(values[0])
         else:
-            result = func(*values, **kwargs)
-        return self._finish(op, step, values, result)
+            result = func(*(natively(values, self.wide) if op.bits else values), **kwargs)
+        found = self._finish(op, step, values, result)
+        if op.bits:
+            self.bits.add(values[0], found)
+        return found
 
     def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:
         if isinstance(result, torch.Tensor):
@@ -186,9 +193,7 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         """Replace a requested floating dtype by the wide one and return the request."""
         asked = kwargs.get("dtype")
         if op.bits:
-            if isinstance(values[0], Lifted) and values[1] != values[0].declared:
-                raise LiftError(f"the bits of a {values[0].declared} tensor are viewed as {values[1]}")
-            return None
+            return values[1] if values[1].is_floating_point else None
         if op.name in ("_softmax", "_log_softmax") and values[2] is True:
             values[2], asked = False, torch.float32
         for place, value in enumerate(values):

@@ -151,7 +151,7 @@ def test_quantisation_to_eight_bits_is_kept_and_the_last_rounding_is_not() -> No
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (lambda x: x.view(torch.int16).bitwise_and(-2).view(torch.bfloat16).float(), "bits of a"),
+        (lambda x: (x * x).view(torch.int16).view(torch.bfloat16).float(), "bits of a"),
         (lambda x: x + TABLE.fill_(0.5), "made outside the reference"),
         (asserting, "AssertionError"),
     ],

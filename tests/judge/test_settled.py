@@ -75,6 +75,41 @@ def test_integers_that_are_multiplied_elsewhere_are_decided(name: str) -> None:
     assert found.undecided is None, found.notes
 
 
+SCALED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "exp2": lambda x, e: x * torch.exp2(-e),
+    "divided": lambda x, e: x / torch.exp2(e),
+    "special": lambda x, e: x * torch.special.exp2(-e),
+    "power": lambda x, e: x * 2.0**-e,
+    "pow": lambda x, e: x * torch.pow(2, -e),
+    "tensors": lambda x, e: x * torch.pow(torch.full_like(e, 0.5), e),
+    "integers": lambda x, e: x * 2.0 ** (-e).int(),
+    "ldexp": lambda x, e: torch.ldexp(x, -e.int()),
+}
+EXPONENTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "frexp": lambda x: torch.frexp(x)[1].float() - 3,
+    "log2": lambda x: torch.floor(torch.log2(x)) - 2,
+    "bits": lambda x: (x.view(torch.int32) >> 23).float() - 129,
+}
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+@pytest.mark.parametrize("scaled", SCALED)
+def test_ties_of_what_is_scaled_by_powers_of_two_are_decided(scaled: str, exponent: str) -> None:
+    x = torch.tensor([1.125, 3.25, 5.5, 6.5, 13.0, 18.0, 37.0, 1.0625]).repeat(8) * 1.25  # many end in a half
+    found = judge(lambda x: torch.round(SCALED[scaled](x, EXPONENTS[exponent](x))).int(), "int32", x=x)
+    assert found.undecided is None, found.notes
+
+
+@pytest.mark.parametrize(
+    "power", [lambda e: torch.exp(e * 0.6931471805599453), lambda e: torch.exp2(e / 3), lambda e: 3.0**e]
+)
+def test_of_what_is_scaled_by_other_powers_they_are_not(power: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    e = torch.arange(64.0) % 4
+    x = (torch.arange(64) + 0.5) / power(e)
+    found = judge(lambda x, e: torch.round(x * power(e)).int(), "int32", x=x, e=e)
+    assert found.undecided is not None
+
+
 def test_what_is_near_a_boundary_is_not() -> None:
     x = torch.round(X) + 0.5 + 1e-7 * torch.randn(64, generator=torch.Generator().manual_seed(1))
     found = judge(lambda x: torch.round(x / 3 * 3).to(torch.int32), "int32", x=x)
