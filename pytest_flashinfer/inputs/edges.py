@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.middle import Range
 
 Case = tuple[dict[str, int], Recipe]
-_EDGES: Final = 80
+_EDGES: Final = 88
 _LAST: Final = 2000  # sizes from here on come last: many small cases tell more than one that takes as long
 _KEPT: Final = 8  # one in so many cases may be one of the largest
 _SMALL_CONSTANT: Final = 512
 _EARLY: Final = 2  # families that tell most at larger sizes, before most else
 _CROSSED: Final = 3  # free axes as long as a constant one of the same output, as early
+_PADDED: Final = 7  # rows of each sequence where there are as many as all have tokens
 _SQUARE_AFTER: Final = 2  # rounds of small cases
 _SEVERAL_AFTER: Final = 1
 _LONG_AFTER: Final = 13
@@ -71,12 +72,14 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     cases: list[Case] = []
     rng = Random(f"{seed}/edges")  # noqa: S311 - not for secrets
     largest = list(islice(largest_wishes(grid, rng), limit // _KEPT))
-    least, lengths = limit - len(largest), drawn_lengths(rng)
+    past = list(islice(_past_listed(grid), limit // _KEPT))
+    least, lengths = limit - len(largest) - len(past), drawn_lengths(rng)
     telling = telling_families(grid, rng)
     _add(cases, grid, _first(grid, layouts, rng), seed, least)
     _add(cases, grid, early_wishes(grid, lengths, rng), seed, least, ROOM)
-    early = chain(islice(_crossed(grid), _CROSSED), _as_many(grid), islice(telling, _EARLY))
+    early = chain(islice(_crossed(grid), _CROSSED), _as_many(grid), _empty(grid), islice(telling, _EARLY))
     _add(cases, grid, chain(early, _wishes(grid, rng, telling, lengths)), seed, least)
+    _add(cases, grid, past, seed, limit - len(largest))
     _add(cases, grid, largest, seed, limit, MOST_ROOM)
     long = [name for name in grid.contract.free if name not in grid.pools]  # to point at more is no more work
     return sorted(cases, key=lambda case: any(case[0].get(name, 0) >= _LAST for name in long))
@@ -146,7 +149,6 @@ def _wishes(grid: Grid, rng: Random, telling: Iterator[Wish], lengths: Lengths) 
     square = chain(repeat(None, _SQUARE_AFTER), _sizes(grid, _square(grid), rng))
     several = chain(repeat(None, _SEVERAL_AFTER), several_wishes(grid, rng))
     yield from _woven(*small, odd_wishes(grid), square, several, long)
-    yield from _sizes(grid, _past_listed(grid), rng)
     yield from _sizes(grid, later_sizes(rng), rng)
 
 
@@ -209,25 +211,42 @@ def _square(grid: Grid) -> list[int]:
 
 
 def _crossed(grid: Grid) -> Iterator[Wish]:
-    """Yield cases in which an axis of an output is as long as a constant one of it, outputs of the fewest axes first.
+    """Yield cases in which an axis is as long as a constant one of the same tensor: outputs first, and of few axes.
 
-    A kernel that goes by sizes to tell one from the other has the output transposed there and nowhere else.
+    A kernel that goes by sizes to tell one from the other has the tensor transposed there and nowhere else.
     """
     constants = grid.contract.constants
-    for trees in sorted(filter(None, grid.contract.output_dims.values()), key=len):
+    outputs, inputs = ([*filter(None, each.values())] for each in (grid.contract.output_dims, grid.contract.dims))
+    for trees in (*sorted(outputs, key=len), *sorted(inputs, key=len)):
         names = [tree.id for tree in trees if isinstance(tree, ast.Name)]
         sizes = {constants[name] for name in names if 1 < constants.get(name, 0) <= _SMALL_CONSTANT}
         yield from ((grid.scaled(name, n), {}) for name in names if name in grid.contract.free for n in sorted(sizes))
 
 
+def _empty(grid: Grid) -> Iterator[Wish]:
+    yield from ((grid.scaled(name, 0), {}) for name in order(grid)[1:] if grid.lowest(name) == 0)
+
+
 def _as_many(grid: Grid) -> Iterator[Wish]:
-    """Yield a case with as many tokens as sequences, not one each: a kernel may take that for a step of decoding."""
-    count = size(grid.plan.batch, grid.settled(grid.base))
-    names = [name for name, what in grid.totals.items() if what != "pages" and name in grid.contract.free]
-    yield from (({**grid.base, name: count}, {}) for name in names[:1] if count)
+    """Yield cases with as many tokens as sequences, or as a padded output has rows, and not as many for each sequence.
+
+    A kernel may take the one for a step of decoding, and the other for a batch without padding.
+    """
+    sizes = grid.settled(grid.base)
+    names = [name for name, what in grid.totals.items() if what != "pages" and name in grid.contract.free][:1]
+    count = size(grid.plan.batch, sizes)
+    yield from (({**grid.base, name: count}, {}) for name in names if count)
+    for trees in filter(None, grid.contract.output_dims.values()):
+        axes = [tree.id for tree in trees[:2] if isinstance(tree, ast.Name) and tree.id in grid.contract.free]
+        if len(axes) > 1 and not set(axes) & set(names):
+            padded = {**grid.base, axes[1]: _PADDED}
+            yield from (({**padded, name: _PADDED * sizes[axes[0]]}, {}) for name in names)
+            return
 
 
-def _past_listed(grid: Grid) -> list[int]:
+def _past_listed(grid: Grid) -> Iterator[Wish]:
+    """Yield sizes that are one past a listed one, the largest of them first, for each axis."""
     free = set(grid.contract.free) & set(grid.contract.axis_names)
     seen = {n for sizes in grid.listed for name, n in sizes.items() if name in free and isinstance(n, int)}
-    return sorted(n + 1 for n in seen)[-4:]
+    for n in sorted(seen, reverse=True)[:4]:
+        yield from ((grid.scaled(name, n + 1), {}) for name in order(grid) if n + 1 >= grid.lowest(name))

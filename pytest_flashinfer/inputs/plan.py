@@ -50,7 +50,7 @@ class Pointer:
     """An array of segment boundaries. `total` is where the last segment ends; `unit` is what it counts.
 
     An `open` one has no entry for that end, but one for each segment: where it starts, or of one that is `counted` how
-    long it is.
+    long it is. With `slack` the last segment may also end before the total.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Pointer:
     unit: str = "tokens"
     open: bool = False
     counted: bool = False
+    slack: bool = False
 
     def segments(self, entries: int) -> int:
         """Return how many segments so many entries bound."""
@@ -181,7 +182,8 @@ def _pointers(
         unit = "pages" if paged or (last_page and roles[name].group == "kv" and total is None) else "tokens"
         counted = name in summed
         is_open = counted or (roles[name].axis is None and total is not None and _only_starts(contract, name, room))
-        found.append(Pointer(name, roles[name].group, total, unit, is_open, counted))
+        slack = room is not None and not is_open
+        found.append(Pointer(name, roles[name].group, total, unit, is_open, counted, slack))
     return tuple(found)
 
 

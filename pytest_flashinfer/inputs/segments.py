@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Pointer
     from pytest_flashinfer.inputs.sequences import Setting
 
+_SHORT: Final = 3  # one case in so many ends before the total, where it may
 USUAL: Final = 8  # tokens of a sequence where nothing bounds them
 
 
@@ -43,6 +44,8 @@ def split(setting: Setting, pointer: Pointer, caps: Sequence[int] | None = None,
     if pointer.name in setting.given:
         return lengths_of(setting, pointer)
     count, total = count_of(setting, pointer), setting.size(pointer.total)
+    if total and pointer.slack and not setting.rng.randrange(_SHORT):
+        total = setting.rng.randrange(total)
     if total is None:
         total = max(USUAL * count, wanted)
         total = total if caps is None else min(sum(caps), total)
