@@ -14,11 +14,16 @@ ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|
 
 
 def _group(subject: Subject) -> str:
-    """Return whose lengths an input has, by its name rather than by a description, which may speak of both."""
+    """Return whose lengths an input has, by its name rather than by a description.
+
+    One that speaks of both is of keys: `tokens in the cache, the query's own included`.
+    """
     for group, name in (("q", "query"), ("kv", "keys")):
         if NAMES[name].search(subject.name):
             return group
-    return "q" if subject.told(r"\bquer") else "kv" if subject.told(r"\bkv\b|\bkey|page") else "plain"
+    if subject.told(r"\bkv\b|\bkey|page|\bcache"):
+        return "kv"
+    return "q" if subject.told(r"\bquer") else "plain"
 
 
 def pointers(s: Subject) -> Role | None:

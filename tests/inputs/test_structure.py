@@ -284,6 +284,19 @@ def test_lengths_that_are_equal_are_mostly_no_whole_pages():
     assert 0 < whole < 20
 
 
+@pytest.mark.parametrize("text", ["Tokens of each sequence in the cache, the query's own included", "Keys, by query"])
+def test_lengths_of_keys_are_those_of_keys_where_their_description_speaks_of_queries_too(text):
+    inputs = {**TABLE.inputs, "seq_lens": tensor("batch_size", "int32", description=text)}
+    rules = ("bool((seq_lens >= 0).all())", "bool(((block_table >= 0).sum(dim=1) * block_size >= seq_lens).all())")
+    table = "block_table" if "block_table" in inputs else next(name for name in inputs if "table" in name)
+    rules = tuple(rule.replace("block_table", table) for rule in rules)
+    told = define("told", TABLE.axes, inputs, TABLE.outputs, "", *rules)
+    sizes = {"batch_size": 3, "num_blocks": 40, "max_blocks": 6}
+    seen = {n for seed in range(30) for n in make_inputs(told, sizes, Recipe(seed))["seq_lens"].tolist()}
+    assert len(seen) > 5
+    assert max(seen) > 8
+
+
 def test_no_sequence_is_empty_where_that_is_forbidden():
     rules = ("max(seq_lens) <= max_blocks * block_size", "min(seq_lens) >= 1")
     strict = define("strict", TABLE.axes, TABLE.inputs, TABLE.outputs, "", *rules)
