@@ -28,14 +28,19 @@ def has_rule(name: str, kwargs: Mapping[str, Any]) -> bool:
 
 def by_parts(func: Any, name: str, args: Sequence[Any]) -> Any:
     """Run an operation that has complex arguments or makes some; `NotImplemented` for powers other than squares."""
-    found = _RULES[name](*(_parts(each) if isinstance(each, (torch.Tensor, complex)) else each for each in args))
-    if isinstance(found, tuple):
-        shape = torch.broadcast_shapes(*(each.shape for each in found))  # type: ignore[no-untyped-call]
-        found = torch.view_as_complex(torch.stack([each.expand(shape) for each in found], dim=-1))
+    found = _RULES[name](*(parts(each) if isinstance(each, (torch.Tensor, complex)) else each for each in args))
+    found = whole_of(found) if isinstance(found, tuple) else found
     return args[0].copy_(found) if func._schema.name.endswith("_") else found  # noqa: SLF001 - as in ops.py
 
 
-def _parts(value: Any) -> Pair:
+def whole_of(pair: Pair) -> torch.Tensor:
+    """Return the complex numbers that have these parts."""
+    shape = torch.broadcast_shapes(*(each.shape for each in pair))  # type: ignore[no-untyped-call]
+    return torch.view_as_complex(torch.stack([each.expand(shape) for each in pair], dim=-1))
+
+
+def parts(value: Any) -> Pair:
+    """Return the real and the imaginary part; the latter of what is real is `None`."""
     if not _is_complex(value):
         return value, None
     if isinstance(value, complex):

@@ -22,6 +22,7 @@ from .ops import Kind, Op, describe
 from .outside import Outside, computed, departures
 from .stream import draw, dropped, kept
 from .surroundings import autocasts, cast, einsums
+from .transforms import is_transform, transform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,8 +124,7 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         given = op.name == "lift_fresh"  # what a reference makes of numbers is these numbers
         return self._run(func, op, [self._widen(arg, given=given) for arg in args], kwargs)
 
-    @staticmethod
-    def _steps(func: Any, op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
+    def _steps(self, func: Any, op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
         """Return what runs an operation as the simpler ones that it stands for; `None` where it is one of these."""
         if op.composite:
             return partial(func.decompose, *args, **kwargs)
@@ -134,12 +134,20 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
             return partial(safe_softmax, *args, **kwargs)
         if op.name == "native_dropout":
             return partial(dropped, args[0], *kept(func, *args))
+        found = self._of_complex(func, op, args, kwargs)
+        if found is None and is_several(op.name, args, kwargs):
+            found = partial(take_apart, func, op.name, args, kwargs)
+        return found
+
+    def _of_complex(self, func: Any, op: Op, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any] | None:
+        if not self.casting and is_transform(op.name, args, kwargs):  # which autocast leaves as they are
+            return transform(op.name, args, self.wide)
         if op.name in MAKES or has_complex(args):
             if has_rule(op.name, kwargs):
                 return partial(by_parts, func, op.name, args)
             if op.kind not in (Kind.MOVE, Kind.COMPARE):
                 raise LiftError(f"{op.name} of complex numbers")
-        return partial(take_apart, func, op.name, args, kwargs) if is_several(op.name, args, kwargs) else None
+        return None
 
     def _run(self, func: Any, op: Op, values: list[Any], kwargs: dict[str, Any]) -> Any:
         asked = kwargs.get("dtype") if op.draws else self._retarget(op, values, kwargs)
