@@ -24,23 +24,25 @@ if TYPE_CHECKING:
 
 _NUMBER: Final = r"([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)"
 _ROOT: Final = re.compile(r"1(?:\.0)?\s*/\s*(?:math\.)?sqrt\s*\(([^()]+)\)", re.IGNORECASE)
-# (name, usual value, other values): the first name that matches counts.
+# (name, usual value, other values): the first name that matches counts. One at least of each is none that 16 bits hold:
+# a kernel that rounds the scalar to them shows there alone.
 _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"eps", 1e-6, (1e-5, 1e-3)),
     (r"temperature", 1.0, (0.5, 1.75, 0.1, 4.0)),
     (r"top_p", 0.9, (0.5, 0.99, 1.0, 0.02)),
     (r"min_p", 0.1, (0.02, 0.4, 0.85)),
     (r"rope_theta|rotary_base|^base$", 1e4, (5e5,)),
-    (r"high_freq", 4.0, ()),
-    (r"low_freq", 1.0, ()),
-    (r"old_context", 8192.0, ()),
-    (r"soft_?cap", 30.0, (5.0,)),
-    (r"limit|clamp|clip", 7.0, (1.0,)),
-    (r"threshold|^p$", 0.5, (0.25,)),
-    (r"routed_scal|scaling_factor", 1.0, (2.5, 0.375)),
-    (r"(^|_)(alpha|beta|coef\w*)(_|$)", 1.0, (0.5, 0.0, 1.75, -1.0)),  # terms that a kernel may leave out
-    (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75, 0.0625, 8.0)),
+    (r"high_freq", 4.0, (3.3,)),
+    (r"low_freq", 1.0, (1.3,)),
+    (r"old_context", 8192.0, (4099.0,)),
+    (r"soft_?cap", 30.0, (5.0, 13.7)),
+    (r"limit|clamp|clip", 7.0, (1.0, 2.3)),
+    (r"threshold|^p$", 0.5, (0.25, 0.6113)),
+    (r"routed_scal|scaling_factor", 1.0, (2.5, 0.375, 1.3)),
+    (r"(^|_)(alpha|beta|coef\w*)(_|$)", 1.0, (0.5, 0.0, 1.75, -1.0, 0.3)),  # terms that a kernel may leave out
+    (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75, 0.0625, 8.0, 0.3)),
 )
+_UNNAMED: Final = (1.0, 0.5, 2.0, 0.6113)  # that no ratio of small numbers is equal to
 # Factors of the scale that a softmax usually has: some models have more or less, and no table has them all.
 _AROUND: Final = (0.375, 2.5, 6.0, 0.1, 1.25)
 _CAPS: Final = re.compile(r"soft_?cap|limit|clamp|clip", re.IGNORECASE)
@@ -54,7 +56,7 @@ _INTS: Final[tuple[tuple[str, int], ...]] = (
     (r"offset|rank|index|layout|mode|method|type|idx", 0),
 )
 _FITS: Final = re.compile(
-    rf"size|vec|group|(^|_)(num|n)_|^(return|output)_|{NAMES['longest'].pattern}", re.IGNORECASE
+    rf"(?<!window_)size|vec|group|(^|_)(num|n)_|^(return|output)_|{NAMES['longest'].pattern}", re.IGNORECASE
 )  # fmt: skip
 _ATTENTION: Final = re.compile(r"^(sm_|softmax_|attn_|qk_)?scal(e|ing)$|^(sm|softmax|attn)_scal", re.IGNORECASE)
 
@@ -91,7 +93,7 @@ def by_name(contract: Contract, name: str, value: Scalar | None, env: Mapping[st
         if _ATTENTION.search(name):
             return tuple(value * factor for factor in _AROUND)
         named = ((first, *more) for pattern, first, more in _FLOATS if re.search(pattern, name, re.IGNORECASE))
-        return next(named, (1.0, 0.5, 2.0))
+        return next(named, _UNNAMED)
     return _other_ints(contract, name, env) if isinstance(value, int) else ()
 
 

@@ -46,7 +46,7 @@ def special(contract: Contract, name: str, usual: Scalar | None) -> tuple[float,
 def _branches(contract: Contract, name: str, usual: float) -> Iterator[float]:
     """Yield a number for each condition that is another one with it than with the usual value."""
     function = entry_of(contract.definition)
-    if function is None or any(name in names_of(test) for test in _refusals(function)):
+    if function is None or any(name in names_of(test) for test in refusals(function)):
         return
     for node in ast.walk(function):
         if _truths(node, name) and usual:
@@ -63,6 +63,7 @@ def _branches(contract: Contract, name: str, usual: float) -> Iterator[float]:
 def _across(op: type[ast.cmpop], number: float, usual: float, *, is_whole: bool) -> Iterator[float]:
     """Yield the number itself where it is on the other side, else the next one; of fractions only below 0.
 
+    Of whole numbers the last one on the usual side too: a window of 0 keys is one, where -1 means that there is none.
     A number far from 0 in an order is a size more often than it means something.
     """
     if op in {ast.Eq, ast.NotEq}:
@@ -70,10 +71,13 @@ def _across(op: type[ast.cmpop], number: float, usual: float, *, is_whole: bool)
     elif op in _ORDERS and abs(number) <= 1:
         beside = (number - 1, number + 1) if is_whole else (-1.0,) if number == 0 else ()
         compare = _ORDERS[op]
-        yield from [n for n in (number, *beside) if compare(n, number) != compare(usual, number)][:1]
+        usually = compare(usual, number)
+        yield from [n for n in (number, *beside) if compare(n, number) != usually][:1]
+        if is_whole:
+            yield from [n for n in (number, *beside) if compare(n, number) == usually][:1]
 
 
-def _refusals(function: ast.AST) -> Iterator[ast.expr]:
+def refusals(function: ast.AST) -> Iterator[ast.expr]:
     """Yield what is asserted, and conditions on which something is raised."""
     for node in ast.walk(function):
         refuses = isinstance(node, ast.If) and any(isinstance(each, ast.Raise) for each in (*node.body, *node.orelse))

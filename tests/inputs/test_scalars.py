@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -215,6 +216,9 @@ def branching(code, description=None, *constraints, dtype="float32"):
     ("return x if knob <= 0 else x.clamp(max=knob)", None, "float32", 0.0),
     ("return x.clamp(max=knob) if knob >= 0 else x", None, "float32", -1.0),
     ("return x[:knob] if knob > -1 else x", None, "int32", -1),
+    ("return x[:knob] if knob > -1 else x", None, "int32", 0),
+    ("return x[:knob] if knob >= 0 else x", "-1 means none.", "int32", 0),
+    ("return x if knob < 0 else x[:knob]", None, "int32", 0),
     ("return x * float(knob) if int(knob) != 3 else x", None, "int32", 3),
     ("return x * knob", "Factor; 0 means none.", "float32", 0.0),
     ("return x * knob", "How many are kept, -1 disables it.", "int32", -1),
@@ -243,6 +247,14 @@ def test_nor_of_integers_that_shapes_have_to_fit():
     assert 0 not in values(definition, "group_size")
 
 
+def test_a_window_of_no_keys_is_drawn_whatever_its_name():
+    for name in ("win", "window_left", "window_size", "left"):
+        code = f"def run(x, {name}):\n    return x[:{name}] if {name} >= 0 else x\n"
+        specs = {"x": tensor("n h"), name: tensor(None, "int32", description="-1 means no window")}
+        definition = define("windowed", axes(n=None, h=8), specs, {"y": tensor("n h")}, code)
+        assert {-1, 0} <= values(definition, name)
+
+
 def test_where_few_cases_are_tried_a_value_of_its_own_is_among_them():
     definition = branching("return x if knob == 0.0 else x * knob")
     assert 0.0 in [recipe.scalars.get("knob") for _, recipe in edge_cases(definition)[:10]]
@@ -253,6 +265,16 @@ def test_terms_are_left_out_and_negated_and_scales_are_not():
     assert {0.0, -1.0} <= set(drawn["alpha"])
     assert min(*drawn["scale_factor"], *drawn["eps"]) > 0
     assert -1.0 not in grid_of(scaled("beta >= 0", beta="float32")).scalars["beta"]
+
+
+@pytest.mark.parametrize("name", [
+    "eps", "temperature", "top_p", "min_p", "rope_theta", "high_freq_factor", "low_freq_factor", "old_context_len",
+    "soft_cap", "limit", "threshold", "p", "routed_scaling", "alpha", "out_scale", "sm_scale", "slope", "cutoff",
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_some_floats_are_none_that_16_bits_hold(name, dtype):
+    drawn = torch.tensor(sorted(values(scaled(**{name: "float32"}), name)))
+    assert (drawn.to(dtype).float() != drawn).any()
 
 
 def test_the_scale_of_a_softmax_is_any_around_its_usual_one():
