@@ -6,6 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Final
 
+from pytest_flashinfer.inputs.factors import factors
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject
 from pytest_flashinfer.inputs.trees import names_of
 
@@ -86,11 +87,13 @@ def _sampling(s: Subject) -> Role | None:
 
 
 def _scales(s: Subject) -> Role | None:
-    if not s.named(r"scales?(_|$)|(^|_)sfs?(_|$)|_scale|scale_inv|descale|dequant|amax") or s.named("log"):
+    named = s.named(r"scales?(_|$)|(^|_)sfs?(_|$)|_scale|scale_inv|descale|dequant|amax") and not s.named("log")
+    if not named and s.name not in factors(s.contract):
         return None
     if s.told(_SIGNED):
         return None
-    weight = next((n for n in s.contract.dims if n != s.name and _scaled_by(n, s.name)), None)
+    by_name = (n for n in s.contract.dims if n != s.name and _scaled_by(n, s.name))
+    weight = next(by_name, None) if named else factors(s.contract)[s.name]
     return Role("weight_scale", axis=_fan_in(s, weight)) if weight else Role("scale")
 
 

@@ -62,6 +62,12 @@ def inputs(plan: Plan) -> set[str]:
     return {name for name in free if _SCORES.search(name)} or (free if len(free) == 1 else set())
 
 
+def may_be_masked(contract: Contract, name: str) -> bool:
+    """Whether an input may be scores of which -inf hides some: by its name, or as it comes to exponentials."""
+    exponentials = _EXPONENTIALS.search(contract.definition.reference or "")
+    return exponentials is not None or _SCORES.search(name) is not None
+
+
 def _queries(plan: Plan) -> list[str]:
     return [name for name, role in plan.roles.items() if role.kind in FREE and _QUERY.match(name)]
 

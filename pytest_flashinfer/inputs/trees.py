@@ -37,6 +37,16 @@ def names_of(tree: ast.AST) -> frozenset[str]:
     return frozenset(name.id for name in names if not (id(name) in owners and name.id in MODULES)) - own
 
 
+def as_read(tree: ast.AST) -> list[ast.AST]:
+    """Return all nodes in the order in which they end: a value comes before the statement that names it."""
+
+    def end(node: ast.AST) -> tuple[int, int, bool]:
+        line, column = getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
+        return line, column, isinstance(node, ast.stmt | ast.NamedExpr)
+
+    return sorted(ast.walk(tree), key=end)
+
+
 def comparisons(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
     """Yield every comparison in the tree, both ways round, its sides without what does not change a value."""
     for node in ast.walk(tree):

@@ -13,6 +13,7 @@ import torch
 
 from pytest_flashinfer.inputs import families, ranges, scores, ties, unusual
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
+from pytest_flashinfer.inputs.finite import asked
 from pytest_flashinfer.inputs.float_roles import FREE, ROTARY
 from pytest_flashinfer.inputs.stale import POISON
 
@@ -62,7 +63,8 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     kinds = {role.kind for role in plan.roles.values()}
     if not kinds & FREE:
         return ("normal", "outliers") if kinds & unusual.KINDS else ("normal",)
-    spoken = _spoken(contract, plan) | (_ANYWHERE if plan.contained else set())
+    spoken = {name for name in families.SPECIAL if _holding(name, contract, plan)}
+    spoken |= _ANYWHERE if plan.contained else set()
     left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
     return tuple(name for name in families.FAMILIES if name not in left_out)
 
@@ -74,6 +76,18 @@ def _spoken(contract: Contract, plan: Plan) -> set[str]:
     if any(role.kind == "mask" for role in plan.roles.values()):
         text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
     return {name for name, words in _SPEAKS.items() if re.search(words, text) and scores.inputs(plan)}
+
+
+def _holding(family: str, contract: Contract, plan: Plan) -> set[str]:
+    """Return the inputs that hold values of a family which are not finite, as words or the reference say.
+
+    Scores may be masked by -inf, and then are asked for nothing else.
+    """
+    kinds = FREE | {"weight"} if family in _ANYWHERE else FREE
+    found = {name for name in asked(contract).get(family, ()) if name in plan.roles and plan.roles[name].kind in kinds}
+    if family != "neginf":
+        found = {name for name in found if not scores.may_be_masked(contract, name)}
+    return found | (scores.inputs(plan) if family in _spoken(contract, plan) else set())
 
 
 def shows_leaks(contract: Contract, plan: Plan, recipe: Recipe) -> bool:
@@ -92,8 +106,10 @@ def family_of(name: str, family: str, contract: Contract, plan: Plan) -> str:
     """
     if family in ties.FAMILIES and ties.matter(contract, plan, name):
         return "normal"
-    everywhere = plan.contained and family in _ANYWHERE
-    return "normal" if family in _OF_SCORES and not everywhere and name not in scores.inputs(plan) else family
+    if family not in _OF_SCORES or (plan.contained and family in _ANYWHERE):
+        return family
+    holding = _holding(family, contract, plan) if family in families.SPECIAL else set()
+    return family if name in (holding or scores.inputs(plan)) else "normal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,64 @@ def test_values_that_are_not_finite_only_where_the_contract_speaks_of_them():
     assert offered == [{"nan", "neginf"}, set()]
 
 
+GRADS = {"g": tensor("n h"), "p": tensor("n h"), "factor": tensor(""), "logits": tensor("n h")}
+
+
+def asking(code, **changes):
+    lines = f"def run(g, p, factor, logits):\n    {code}\n"
+    return replace(define("asking", axes(n=None, h=8), GRADS, {"y": tensor("n h")}, lines), **changes)
+
+
+@pytest.mark.parametrize(("code", "held"), [
+    ("f = g.float() * factor\n    return ~torch.isfinite(f).all()", {"nan": "g", "inf": "g", "neginf": "g"}),
+    ("return torch.nan_to_num(-p / 8)", {"nan": "p", "inf": "p", "neginf": "p"}),
+    ("return g[:, :4].abs().isnan()", {"nan": "g"}),
+    ("g = g.float()\n    return torch.isinf(input=g).any()", {"inf": "g", "neginf": "g"}),
+    ("g *= factor\n    return g.isposinf()", {"inf": "g"}),
+    ("return torch.where(torch.isinf(logits), 0, g)", {"neginf": "logits"}),
+    ("e = torch.softmax(p, -1)\n    return torch.where(torch.isinf(p), 0, e)", {"neginf": "p"}),
+    ("return torch.isfinite((g * p).sum())", {}),
+    ("p = torch.log(p)\n    return torch.isinf(p)", {}),
+    ("p = p.clone()\n    p[g > 0] = float('inf')\n    return torch.isinf(p)", {}),
+    ("p.div_(g)\n    return torch.isnan(p)", {}),
+    ("assert torch.isfinite(g).all()\n    return g", {}),
+    ("if torch.isnan(g).any():\n        raise ValueError\n    return g", {}),
+])  # fmt: skip
+def test_what_a_reference_asks_an_input_for_it_holds_in_some_cases(code, held):
+    definition = asking(code)
+    families = set(family_names(contract_of(definition), plan_of(contract_of(definition)))) & SPECIAL
+    assert families == held.keys()
+    for family in families:
+        made = make_inputs(definition, {"n": 9}, Recipe(0, family=family))
+        assert [name for name, value in made.items() if not value.isfinite().all()] == [held[family]]
+
+
+def test_words_count_beside_what_a_reference_asks():
+    spoken = asking("return torch.isnan(g)", description="NaN in logits spreads.")
+    made = make_inputs(spoken, {"n": 9}, Recipe(0, family="nan"))
+    assert {name for name, value in made.items() if value.isnan().any()} == {"g", "logits"}
+
+
+CODES = {"a": tensor("m k", "int8"), "b": tensor("k n", "int8"), "sa": tensor("m"), "sb": tensor("1 n"),
+         "c": tensor("n")}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "kinds"), [
+    ("return (a.int() @ b.int()).float() * sa[:, None] * sb + c", ("weight_scale", "weight_scale", "data")),
+    ("acc = torch.matmul(a.int(), b.int())\n    y = acc.float()\n    y *= sa[:, None] * sb\n    return y + c",
+     ("weight_scale", "weight_scale", "data")),
+    ("s = sa.view(-1, 1)\n    return s * torch._int_mm(a, b) + sb + c", ("weight_scale", "data", "data")),
+    ("acc = 0\n    acc += a.float() @ b.float()\n    return sb * acc", ("data", "weight_scale", "data")),
+    ("return (a.float() @ (b.float() + c)) * sa[:, None] + sb", ("data", "data", "data")),
+    ("return a.float() * sa[:, None]", ("data", "data", "data")),
+])  # fmt: skip
+def test_what_multiplies_a_product_of_integers_is_a_scale_whatever_its_name(code, kinds):
+    reference = f"def run(a, b, sa, sb, c):\n    {code}\n"
+    product = define("product", axes(m=None, k=64, n=None), CODES, {"y": tensor("m n")}, reference)
+    roles = plan_of(contract_of(product)).roles
+    assert tuple(roles[name].kind for name in ("sa", "sb", "c")) == kinds
+
+
 def test_probabilities_stay_probabilities_in_every_family():
     for family in grid_of(SAMPLING).families:
         p = make_inputs(SAMPLING, {"batch": 6}, Recipe(0, family=family))["probs"]
