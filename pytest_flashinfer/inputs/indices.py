@@ -11,7 +11,7 @@ import torch
 from pytest_flashinfer.inputs import unused
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.partition import partition
-from pytest_flashinfer.inputs.pool import ANY, check_distinct, limit_of, nothing_to_point_at
+from pytest_flashinfer.inputs.pool import ANY, check_distinct, first_of, limit_of, nothing_to_point_at
 from pytest_flashinfer.inputs.shared_pages import share
 from pytest_flashinfer.inputs.stale import POISON
 from pytest_flashinfer.inputs.told import expert_below
@@ -54,23 +54,23 @@ def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     Distinct, unless the structure is `shared`: then a sequence may begin with the pages of an earlier one.
     Raises AxisConflict where there are entries but no pages.
     """
-    count, limit = setting.shape(name)[0], limit_of(setting, name)
-    if count and not limit:
+    count, first, limit = setting.shape(name)[0], first_of(setting, name), limit_of(setting, name)
+    if count and first == limit:
         raise nothing_to_point_at(setting, name, f"{count} page indices")
     check_distinct(setting, name, count)
     if setting.structure == "identity":
-        return torch.arange(count) % max(limit, 1)
-    ids = _owned(setting, count, limit)
+        return first + torch.arange(count) % max(limit - first, 1)
+    ids = _owned(setting, count, first, limit)
     if setting.structure == "shared" and found.pages is not None and sum(found.pages) == count:
         share(setting.rng, ids, found.pages, rereads=setting.plan.rereads)
     return ids
 
 
-def _owned(setting: Setting, count: int, limit: int) -> torch.Tensor:
+def _owned(setting: Setting, count: int, first: int, limit: int) -> torch.Tensor:
     """Return pages that sequences own: where the others hold what must not matter, page 0, a usual padding, is one."""
-    if setting.structure in POISON and count < limit:
-        return sample(setting, count, limit - 1) + 1
-    return sample(setting, count, limit)
+    if setting.structure in POISON and not first and count < limit:
+        first = 1
+    return sample(setting, count, limit - first) + first
 
 
 def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
@@ -78,16 +78,16 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
 
     Distinct ones, unless the structure is `shared`, as in `page_ids`.
     """
-    shape, limit = setting.shape(name), limit_of(setting, name)
-    if math.prod(shape) and not limit:
+    shape, first, limit = setting.shape(name), first_of(setting, name), limit_of(setting, name)
+    if math.prod(shape) and first == limit:
         raise nothing_to_point_at(setting, name, f"a table of {shape[-1]} pages a sequence")
     lines = math.prod(shape[:-1])
     lengths = found.kv if found.kv and lines % len(found.kv) == 0 else [shape[-1] * found.page_size] * max(1, shape[0])
     used = [min(shape[-1], -(-n // found.page_size)) for n in lengths for _ in range(lines // len(lengths))]
     check_distinct(setting, name, sum(used))
-    drawn = _owned(setting, sum(used), limit)
+    drawn = _owned(setting, sum(used), first, limit)
     if setting.structure == "identity":
-        drawn = torch.arange(sum(used)) % max(limit, 1)
+        drawn = first + torch.arange(sum(used)) % max(limit - first, 1)
     elif setting.structure == "shared":
         share(setting.rng, drawn, used, rereads=setting.plan.rereads)
     ids = iter(drawn.tolist())
@@ -98,7 +98,7 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     for line, width in zip(table.view(-1, shape[-1]) if table.numel() else (), used, strict=False):
         line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)
     if padding is None or not unused.hold(setting, name, table):
-        free = sample(setting, table.numel(), limit).view(shape)
+        free = (first + sample(setting, table.numel(), limit - first)).view(shape)
         pairs = zip(table.view(-1, shape[-1]), free.view(-1, shape[-1]), strict=True) if table.numel() else ()
         for (line, other), width in zip(pairs, used, strict=False):
             line[width:] = other[width:]

@@ -28,6 +28,11 @@ def limit_of(setting: Setting, name: str) -> int:
     return max(0, min(known)) if known else min(max(ANY, math.prod(setting.shape(name))), setting.ends(name)[1] + 1)
 
 
+def first_of(setting: Setting, name: str) -> int:
+    """Return the least id that constraints allow: page 0 may be one that nobody owns."""
+    return min(max(setting.limits(name)[0] or 0, 0), limit_of(setting, name))
+
+
 def check_distinct(setting: Setting, name: str, count: int) -> None:
     """Raise AxisConflict where so many ids have to differ and the dtype has not as many."""
     if count > setting.ends(name)[1] + 1:

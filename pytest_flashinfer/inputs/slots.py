@@ -11,7 +11,7 @@ import torch
 from pytest_flashinfer.inputs import unused
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.indices import sample
-from pytest_flashinfer.inputs.pool import check_distinct, limit_of, nothing_to_point_at
+from pytest_flashinfer.inputs.pool import check_distinct, first_of, limit_of, nothing_to_point_at
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.sequences import Setting
@@ -25,26 +25,28 @@ def slots(setting: Setting, name: str) -> torch.Tensor:
     """
     shape, limit = setting.shape(name), limit_of(setting, name)
     count = math.prod(shape)
-    if count and not limit:
+    first = first_of(setting, name)
+    every = limit - first
+    if count and not every:
         raise nothing_to_point_at(setting, name, f"{count} slots")
     check_distinct(setting, name, count)
     role = setting.plan.roles[name]
-    if count > limit and role.distinct and not role.unused:
-        raise AxisConflict(f"{name} distinct", f"{count} ids and {limit} that they may be")
-    left = _untaken(setting, name, limit)
-    room = len(left) if left is not None and count <= len(left) else limit
+    if count > every and role.distinct and not role.unused:
+        raise AxisConflict(f"{name} distinct", f"{count} ids and {every} that they may be")
+    left = _untaken(setting, name, first, limit)
+    room = len(left) if left is not None and count <= len(left) else every
     ids = torch.arange(count) % room if setting.structure == "identity" and room else sample(setting, count, room)
-    ids = left[ids] if left is not None and count <= len(left) else ids
-    if role.unused and count > limit:
-        ids[limit:] = role.unused[0]
-        ids[:limit] = sample(setting, limit, limit)
+    ids = left[ids] if left is not None and count <= len(left) else ids + first
+    if role.unused and count > every:
+        ids[every:] = role.unused[0]
+        ids[:every] = sample(setting, every, every) + first
     else:
         unused.mark(setting, name, ids)
     return ids.view(shape)
 
 
-def _untaken(setting: Setting, name: str, limit: int) -> torch.Tensor | None:
-    """Return the slots that no other tensor of the same pool has; `None` where there is no other."""
+def _untaken(setting: Setting, name: str, first: int, limit: int) -> torch.Tensor | None:
+    """Return the slots from `first` to below `limit` that no other tensor has; `None` where no other is of the pool."""
     mine = setting.plan.roles[name].limit
     same = [
         setting.given[other]
@@ -53,7 +55,7 @@ def _untaken(setting: Setting, name: str, limit: int) -> torch.Tensor | None:
     ]
     if not same:
         return None
-    free = torch.ones(limit, dtype=torch.bool)
+    free = torch.arange(limit) >= first
     for ids in same:
         flat = ids.cpu().flatten().long()
         free[flat[(flat >= 0) & (flat < limit)]] = False

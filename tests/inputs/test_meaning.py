@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from pytest_flashinfer.inputs.partition import floored
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.strategies import edge_cases
-from tests.inputs.contracts import axes, define, tensor
+from tests.inputs.contracts import PAGED_DECODE, TABLE, axes, define, tensor
 
 NOTHING = "def run(**inputs):\n    return None\n"
 
@@ -126,6 +127,38 @@ def test_ids_that_words_say_to_differ_do_at_all_sizes(words, differ, rows):
     if differ:
         with pytest.raises(AxisConflict, match="distinct"):
             make_inputs(definition, {"b": 8, "n": 7}, Recipe(0))
+
+
+@pytest.mark.parametrize("least", ["n // 2", "1", "n - m"])
+def test_slots_begin_where_a_constraint_says(least):
+    inputs = {"cache": tensor("n d"), "src": tensor("m", "int64", description="row to copy"),
+              "dst": tensor("m", "int64", description="row to copy to, distinct")}  # fmt: skip
+    definition = define("copy", axes(n=None, m=None, d=4), inputs, {"y": tensor("n d")},
+                        "def run(cache, src, dst):\n    cache[dst] = cache[src]\n    return cache",
+                        f"((dst >= {least}) & (dst < n)).all()", "dst.unique().numel() == m")  # fmt: skip
+    for m in (0, 1, 9, 16):
+        for seed in range(3):
+            made = make_inputs(definition, {"n": 32, "m": m}, Recipe(seed))["dst"].tolist()
+            assert len(set(made)) == m
+            assert all(eval(least, {"n": 32, "m": m}) <= each < 32 for each in made)
+    with pytest.raises(AxisConflict, match="distinct"):
+        make_inputs(definition, {"n": 8, "m": 9}, Recipe(0))
+
+
+@pytest.mark.parametrize(("definition", "name", "rule"), [
+    (PAGED_DECODE, "kv_indices", "(kv_indices >= 1).all()"),
+    (TABLE, "block_table", "((block_table >= 1) | (block_table == -1)).all()"),
+])  # fmt: skip
+def test_pages_begin_where_a_constraint_says(definition, name, rule):
+    """Page 0 is that of nobody in some servers."""
+    reserved = replace(definition, constraints=(*definition.constraints, rule))
+    made = []
+    for case in edge_cases(reserved, max_elements=1 << 14, limit=40):
+        with suppress(AxisConflict):  # a pool of one page has no other
+            made.append(make_inputs(reserved, *case)[name].flatten())
+    pages = torch.cat(made)
+    assert len(made) > 36
+    assert int(pages[pages >= 0].min()) == 1
 
 
 def test_ids_that_differ_in_each_row_may_come_again_in_others():
