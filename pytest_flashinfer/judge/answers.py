@@ -239,7 +239,7 @@ class Answers:
         return self._run(case, lambda oracle: oracle.ask_rows(case.values, specs_of(case), part, **settings))
 
     def _run(self, case: Case, question: Callable[[Oracle], T]) -> T:
-        return self._process.ask(question, nbytes=case.nbytes)
+        return self._process.ask(question, nbytes=case.given_nbytes)  # what a case gives may be all that is known
 
     def _settings(self, case: Case) -> dict[str, Any]:
         seed = case.recipe.short_seed

@@ -48,10 +48,11 @@ class ReferenceProcess:
     def ask(self, question: Callable[[Oracle], T], *, nbytes: int | None = None) -> T:
         """Return what a question gives. Raises ReferenceFailed, also for the errors of the worker.
 
-        A question about a case of `nbytes` runs the reference; without, the rest of the definition's code will do.
+        A question about a case runs the reference, on inputs of `nbytes`; without, the rest of the definition's code
+        will do.
         """
         if self.hung or (nbytes is not None and nbytes >= self._least):
-            raise ReferenceFailed(self.hung or f"{HUNG} on a case of {self._least:,} bytes, and this is as large")
+            raise ReferenceFailed(self.hung or f"{HUNG} on inputs of {self._least:,} bytes, and these are as large")
         self.pool.turns.give_way()
         try:
             found = question(self._live(needed=nbytes is not None))

@@ -67,10 +67,14 @@ class Case:
         return shape
 
     @property
+    def given_nbytes(self) -> int:
+        """Return the bytes that the inputs of one call take."""
+        return sum(value.nbytes for value in self.values.values() if isinstance(value, torch.Tensor))
+
+    @property
     def nbytes(self) -> int:
         """Return the bytes that the tensors of one call take, inputs and outputs."""
-        given = sum(value.nbytes for value in self.values.values() if isinstance(value, torch.Tensor))
-        return given + sum(math.prod(output.shape) * output.dtype.itemsize for output in self.outputs)
+        return self.given_nbytes + sum(math.prod(output.shape) * output.dtype.itemsize for output in self.outputs)
 
     def with_values(self, values: Mapping[str, Any], variant: str) -> Case:
         """Return a case of the same sizes with other contents."""

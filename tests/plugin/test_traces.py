@@ -109,7 +109,7 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_runs(repository)
     repository.write("taken", "a file")
     done = repository.run("--fib-traces=taken", "-k", "test_speed")
     assert done.code == 4
-    assert f"--fib-traces: {repository.root}/taken cannot be written: File exists" in done.output
+    assert f"--fib-traces: {repository.root}/taken is a file: name a folder" in done.output
 
 
 def test_a_line_that_cannot_be_written_costs_no_result(repository):
