@@ -76,6 +76,12 @@ def centre(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | 
     return args[0].centre if args and isinstance(args[0], Lifted) and _squares(step, args) else None
 
 
+def shift(step: Step, args: list[Any]) -> torch.Tensor | None:
+    """Return what has been taken from the exponents of exponentials."""
+    taken = args[0].centre if step.name in ("exp", "exp2") and isinstance(args[0], Lifted) else None
+    return taken if isinstance(taken, torch.Tensor) else None
+
+
 def _squares(step: Step, args: list[Any]) -> bool:
     if step.name == "mul":
         return args[0] is args[1]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .wide import Step
 
 _LOST = 5.0  # sigmas that the most that a sum can lose is taken for
+_LOGARITHM = 0.25  # of a rounding of what a logarithm is as large as
 _OF_ONE_MORE = ("softplus", "log_sigmoid_forward")  # kernels find the logarithm of 1 + exp(x), where 1 is rounded too
 _VANISHING = ("exp", "exp2", "_softmax", "sigmoid", "expm1")  # may be too small to be told from 0
 _LEAST = 1e-300  # of what is, in place of 0
@@ -41,7 +42,7 @@ def disturb(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, su
     alike = roundoff.alike(step, args, plain)
     size = sums
     if size is not None:
-        size = size + plain.abs() * (growth + alike)
+        size = size + plain.abs() * (growth + alike + _of_logarithm(step, args, plain))
     elif step.kind is Kind.LOGSUM:
         size = plain.abs() + (1 + growth + alike)
     if size is not None:  # where a term is infinite there is no error
@@ -58,6 +59,14 @@ def disturb(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, su
             plain.add_(chance.dice.draw(plain).sign_(), alpha=chance.unit)
     if step.name in ("_softmax", "_log_softmax") and plain.ndim:
         _share(step, args, plain, chance, alike)
+
+
+def _of_logarithm(step: Step, args: list[Any], plain: torch.Tensor) -> torch.Tensor | float:
+    """Return how far a sum of exponentials is off whose logarithm is kept, with what was taken from the exponents."""
+    taken = args[0].shift if step.sums and isinstance(args[0], Lifted) else None
+    if taken is None or taken.numel() != plain.numel():
+        return 0.0
+    return _LOGARITHM * torch.nan_to_num(taken.abs(), nan=0.0, posinf=0.0, neginf=0.0).reshape(plain.shape)
 
 
 def _smooth(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, size: float) -> None:
@@ -79,7 +88,7 @@ def _smooth(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, si
 def _share(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, alike: torch.Tensor | float) -> None:
     """Add the error that a row shares: that of its sum, or of the sum's logarithm and the largest exponent."""
     top = roundoff.top(args[0], args[1])
-    size = 0.25 * top + roundoff.growth(plain.shape[args[1]]) + alike
+    size = _LOGARITHM * top + roundoff.growth(plain.shape[args[1]]) + alike
     error = chance.dice.draw(top).sign_().mul_(size).mul_(chance.unit)
     plain.add_(error if step.name == "_log_softmax" else error * plain)
 

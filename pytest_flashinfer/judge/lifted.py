@@ -47,6 +47,7 @@ class Lifted(torch.Tensor):
     terms: tuple[Step, ...] = ()  # sums with a broadcast term that no product has been made of
     base: Lifted | None = None  # what it is a view of
     centre: torch.Tensor | float | None = None  # what it is a difference from, or the square of one
+    shift: torch.Tensor | None = None  # of exponentials: what was taken from their exponents
 
     @property
     def settled(self) -> bool:
@@ -145,7 +146,7 @@ def replace(op: Op, args: list[Any], place: int, value: torch.Tensor) -> None:
         torch.Tensor.copy_(arg, value)
     else:
         args[place] = tag(value, arg.declared, origin=False, clean=arg.clean)
-        args[place].centre = arg.centre
+        args[place].centre, args[place].shift = arg.centre, arg.shift
 
 
 def flatten(args: Sequence[Any]) -> Iterator[Any]:

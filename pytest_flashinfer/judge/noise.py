@@ -194,13 +194,13 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
                 plain.addcmul_(self._held, self.dice.draw(plain).sign_())
             if self.unit:
                 disturb(step, args, plain, Chance(self.dice, self.unit, self.plan.narrow), self._sums)
-        centre = distribute.centre(step, args, tensor)
+        centre, shift = distribute.centre(step, args, tensor), distribute.shift(step, args)
         if written and isinstance(tensor, Lifted):
-            tensor.centre = centre
+            tensor.centre, tensor.shift = centre, shift
             return tensor
         declared = step.declared or _first(args) or torch.float32
         found = tag(torch.Tensor.to(tensor, self.wide), declared, origin=False, clean=not step.noisy)
-        found.centre = centre
+        found.centre, found.shift = centre, shift
         return found
 
     def _finish(self, op: Op, step: Step, values: list[Any], result: Any) -> Any:

@@ -158,3 +158,27 @@ def test_autocast_rounds_as_it_does_natively(run: Callable[..., torch.Tensor]) -
     assert truth.widened < 1.5
     assert compare(run(x, w), truth).ok
     assert not compare(run(x, w) * 1.05, truth).ok
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    weights = torch.exp(x - x.amax(-1, keepdim=True))
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def softmax_by_columns(x: torch.Tensor) -> torch.Tensor:
+    weights = torch.exp(x - x.max(dim=-1).values[:, None])
+    return weights / weights.sum(-1)[:, None]
+
+
+@pytest.mark.parametrize("depth", [0.0, 3e4, 9e4])
+@pytest.mark.parametrize("function", [softmax, softmax_by_columns])
+def test_a_softmax_by_the_logarithm_of_its_sum_is_one(
+    function: Callable[[torch.Tensor], torch.Tensor], depth: float
+) -> None:
+    """Far from 0 the logarithm is rounded to steps of a thousandth, and every weight of a row is off by as much."""
+    for seed in range(8):
+        x = 3 * torch.randn(5, 500, generator=torch.Generator().manual_seed(seed)) - depth
+        x[:, 7] += 14
+        found = evaluate(function, {"x": x}, {"y": OutputSpec("float32", (5, 500))}).outputs["y"]
+        assert compare(torch.exp(x - torch.logsumexp(x, -1, keepdim=True)), found).ok
+        assert not compare(torch.exp(x - torch.logsumexp(x, -1, keepdim=True) - depth * 1e-6 - 1e-4), found).ok
