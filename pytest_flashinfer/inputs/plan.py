@@ -50,7 +50,7 @@ class Pointer:
     """An array of segment boundaries. `total` is where the last segment ends; `unit` is what it counts.
 
     An `open` one has no entry for that end, but one for each segment: where it starts, or of one that is `counted` how
-    long it is. With `slack` the last segment may also end before the total.
+    long it is, or with `ends` where it ends. With `slack` the last segment may also end before the total.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Pointer:
     open: bool = False
     counted: bool = False
     slack: bool = False
+    ends: bool = False
 
     def segments(self, entries: int) -> int:
         """Return how many segments so many entries bound."""
@@ -181,9 +182,11 @@ def _pointers(
         paged = total is not None and ast.unparse(total) in ids
         unit = "pages" if paged or (last_page and roles[name].group == "kv" and total is None) else "tokens"
         counted = name in summed
-        is_open = counted or (roles[name].axis is None and total is not None and _only_starts(contract, name, room))
-        slack = room is not None and not is_open
-        found.append(Pointer(name, roles[name].group, total, unit, is_open, counted, slack))
+        ends = not counted and total is not None and _only_ends(contract, name)
+        starts = roles[name].axis is None and total is not None and _only_starts(contract, name, room)
+        is_open = counted or ends or starts
+        slack = room is not None and (ends or not is_open)
+        found.append(Pointer(name, roles[name].group, total, unit, is_open, counted, slack, ends))
     return tuple(found)
 
 
@@ -211,6 +214,16 @@ def _only_starts(contract: Contract, name: str, room: ast.expr | None) -> bool:
     spec = contract.definition.inputs[name]
     leading = {ast.unparse(trees[0]) for trees in contract.output_dims.values() if trees}
     return room is not None or (axis in leading and not _ENDS.search(f"{name} {spec.description or ''}".lower()))
+
+
+def _only_ends(contract: Contract, name: str) -> bool:
+    """Whether each entry says where a segment ends, the first one too: it is not said to be 0."""
+    axis = ast.unparse((contract.dims[name] or (ast.Name(""),))[0])
+    text = f"{name} {contract.definition.inputs[name].description or ''}".lower()
+    if axis in contract.derived or _ONE_MORE.search(axis) or not _ENDS.search(text):
+        return False
+    zero = re.compile(rf"(int\()?{re.escape(name)}\[0\](\.item\(\))?\)? == 0|0 == (int\()?{re.escape(name)}\[0\].*")
+    return not any(zero.search(ast.unparse(rule.tree)) for rule in contract.reading.data)
 
 
 def _guess_total(contract: Contract, name: str, group: str, taken: set[str], ids: set[str]) -> ast.expr | None:

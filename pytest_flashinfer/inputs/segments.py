@@ -26,7 +26,9 @@ def lengths_of(setting: Setting, pointer: Pointer) -> list[int]:
     flat = setting.given[pointer.name].to("cpu", torch.int64)
     if pointer.counted:
         return [int(n) for n in flat]
-    end = setting.size(pointer.total) if pointer.open else None
+    if pointer.ends:
+        flat = torch.cat((flat.new_zeros(1), flat))
+    end = setting.size(pointer.total) if pointer.open and not pointer.ends else None
     flat = flat if end is None else torch.cat((flat, flat.new_tensor([end])))
     return [int(n) for n in (flat[1:] - flat[:-1]).clamp_(min=0)]
 

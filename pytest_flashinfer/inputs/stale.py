@@ -77,7 +77,8 @@ def _lengths(
         return None
     last = tensors.get(plan.last_page or "")
     bounds, flat = ends.tolist(), ids.tolist()
-    bounds += [len(flat)] if pointer is not None and pointer.open else []
+    if pointer is not None and pointer.open:
+        bounds = [0, *bounds] if pointer.ends else [*bounds, len(flat)]
     tails = last.tolist() if isinstance(last, torch.Tensor) else [slots] * (len(bounds) - 1)
     return [
         (flat[a:b], (b - a - 1) * slots + tail if b > a else 0)

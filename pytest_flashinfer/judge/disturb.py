@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _LOST = 5.0  # sigmas that the most that a sum can lose is taken for
 _LOGARITHM = 0.25  # of a rounding of what a logarithm is as large as
-_OF_ONE_MORE = ("softplus", "log_sigmoid_forward")  # kernels find the logarithm of 1 + exp(x), where 1 is rounded too
+# Kernels find the logarithm of 1 + exp(x), where 1 is rounded too, and 2 * sigmoid(2 * x) - 1.
+_OF_ONE_MORE = ("softplus", "log_sigmoid_forward", "tanh")
 _VANISHING = ("exp", "exp2", "_softmax", "sigmoid", "expm1")  # may be too small to be told from 0
 _LEAST = 1e-300  # of what is, in place of 0
 

@@ -109,6 +109,22 @@ def test_pointers_that_hold_ends_keep_their_total():
     assert all(lengths[-1] == 0 for lengths in ends(grouped, {"n": 5, "total": 23}))
 
 
+@pytest.mark.parametrize("rule", ["int(group_ends[0]) >= 0", "total == group_ends[-1].item()"])
+def test_pointers_that_only_end_have_a_first_segment(rule):
+    text = "End of each group: inclusive cumulative sum of the sizes."
+    inputs = {"x": tensor("total h"), "w": tensor("n h"), "group_ends": tensor("n", "int64", description=text)}
+    rules = ("total == group_ends[-1].item()", "bool((group_ends[1:] >= group_ends[:-1]).all())", rule)
+    grouped = define("grouped", axes(n=None, total=None, h=8), inputs, {"y": tensor("total h")}, "", *rules)
+    sizes = {"n": 5, "total": 23, "h": 8}
+    drawn = [make_inputs(grouped, sizes, Recipe(seed))["group_ends"] for seed in range(30)]
+    assert all(len(ends) == 5 and int(ends[-1]) == 23 for ends in drawn)
+    assert {int(ends[0]) > 0 for ends in drawn} == {True, False}
+    plan, given = plan_of(contract_of(grouped)), {"group_ends": torch.tensor([3, 3, 9])}
+    setting = setting_for(contract_of(grouped), plan, {"n": 3, "total": 9, "h": 8}, Recipe(0), given)
+    found = draw_sequences(setting)
+    assert [3, 0, 6] in (found.q, found.kv, *found.segments.values())
+
+
 def test_stored_starts_of_segments_say_how_long_the_last_one_is():
     plan, given = plan_of(contract_of(BAGS)), {"offsets": torch.tensor([0, 4, 4])}
     setting = setting_for(contract_of(BAGS), plan, {"n": 3, "total": 9, "h": 8, "rows": 30}, Recipe(0), given)

@@ -182,3 +182,11 @@ def test_a_softmax_by_the_logarithm_of_its_sum_is_one(
         found = evaluate(function, {"x": x}, {"y": OutputSpec("float32", (5, 500))}).outputs["y"]
         assert compare(torch.exp(x - torch.logsumexp(x, -1, keepdim=True)), found).ok
         assert not compare(torch.exp(x - torch.logsumexp(x, -1, keepdim=True) - depth * 1e-6 - 1e-4), found).ok
+
+
+def test_a_soft_cap_may_be_found_by_a_sigmoid() -> None:
+    """2 * sigmoid(2 * x) - 1 is tanh(x) to a rounding of 1, and not of what is left."""
+    x = 0.2 * torch.randn(4, 64, generator=torch.Generator().manual_seed(2))
+    found = evaluate(lambda x: 30 * torch.tanh(x / 30), {"x": x}, {"y": OutputSpec("float32", (4, 64))}).outputs["y"]
+    assert compare(30 * (2 * torch.sigmoid(2 * x / 30) - 1), found).ok
+    assert not compare(30 * torch.tanh(x / 30).bfloat16().float(), found).ok
