@@ -7,6 +7,7 @@ Exponentials multiply too, by log2(e). Of squares that are added up, it makes a 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,19 +29,36 @@ SHARED = frozenset((*_TOTALS, *_VARIANCES, *_NORMS))  # steps whose results may 
 
 
 def mark(step: Step, args: list[Any]) -> bool:
-    """Have the sums that a step multiplies round term by term from now on; say whether some are exact as such."""
+    """Have the sums that a step multiplies round term by term from now on; say whether some are exact as such.
+
+    So do matrix products of integers, of which a kernel may scale an operand first: unless that only shifts them.
+    """
     if step.kind is not Kind.CONTRACT and step.name not in _PRODUCTS:
         return False
     factors = args[:1] if step.name in ("div", "true_divide") else args
     sums = [term for arg in factors if isinstance(arg, Lifted) for term in arg.terms]
+    if all(isinstance(arg, Lifted) or _shifts(arg) for arg in args[:2]) and step.name in ("mul", "div"):
+        alone = sum(isinstance(arg, Lifted) for arg in args[:2]) == 1
+        sums = [term for term in sums if not alone or term.kind is not Kind.CONTRACT]
     exact = not all(term.noisy for term in sums)
     for term in sums:
-        term.apart = term.noisy = True
+        term.apart |= term.kind is not Kind.CONTRACT
+        term.noisy = True
     return exact
 
 
+def _shifts(number: Any) -> bool:
+    """Say whether a number is a power of two."""
+    return isinstance(number, (int, float)) and math.frexp(abs(number))[0] == 0.5  # noqa: PLR2004
+
+
 def terms(step: Step, args: list[Any], floats: list[Lifted], result: torch.Tensor) -> tuple[Step, ...]:
-    """Return the sums with a broadcast term that a result consists of, where no product has come between."""
+    """Return the sums with a broadcast term that a result consists of, where no product has come between.
+
+    Matrix products of integers, which are exact, are such sums.
+    """
+    if step.kind is Kind.CONTRACT:
+        return () if step.noisy else (step,)
     if step.kind is not Kind.MOVE and step.name not in _SUMS:
         return ()
     own = (step,) if step.name in _SUMS and broadcast(args, result) is not None else ()

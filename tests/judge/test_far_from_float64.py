@@ -190,3 +190,15 @@ def test_a_soft_cap_may_be_found_by_a_sigmoid() -> None:
     found = evaluate(lambda x: 30 * torch.tanh(x / 30), {"x": x}, {"y": OutputSpec("float32", (4, 64))}).outputs["y"]
     assert compare(30 * (2 * torch.sigmoid(2 * x / 30) - 1), found).ok
     assert not compare(30 * torch.tanh(x / 30).bfloat16().float(), found).ok
+
+
+@pytest.mark.parametrize("scale", [0.07216878364870322, 0.125])
+def test_products_of_integers_may_be_scaled_before_they_are_added_up(scale: float) -> None:
+    """Where hardly anything is left of such a sum, the roundings of its terms are."""
+    generator = torch.Generator().manual_seed(1)
+    q, k = (torch.randint(-4, 5, (n, 576), generator=generator).float() for n in (64, 64))
+    outputs = {"y": OutputSpec("float32", (64, 64))}
+    found = evaluate(lambda q, k: q @ k.T * scale, {"q": q, "k": k}, outputs).outputs["y"]
+    assert compare((q * scale) @ k.T, found).ok
+    assert not compare(((q * scale).bfloat16().float() * 1.001) @ k.T, found).ok
+    assert found.exact is (scale == 0.125), "a shift leaves nothing to round"
