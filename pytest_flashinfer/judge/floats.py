@@ -22,6 +22,7 @@ _FORMATS: dict[str, tuple[int, int, float]] = {
 _ALIASES = {"float8_e4m3": "float8_e4m3fn", PAIRS: "float4_e2m1"}
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _DOUBLE = 53
+SIXTEEN = (torch.bfloat16, torch.float16)
 FLUSH = 2.0**-126  # results below the smallest normal float32 may be flushed to zero by fast kernels
 
 

@@ -9,7 +9,7 @@ import torch
 
 from . import distribute, roundoff
 from .bits import certain
-from .floats import is_narrow, representable
+from .floats import SIXTEEN, is_narrow, representable
 from .lifted import Lifted, flatten, pass_on, promote, replace, short, tag, true_dtype, whole
 from .ops import Kind, Op, magnitude
 from .products import Product, add_up, of_sixteen, product, whole_of
@@ -17,7 +17,6 @@ from .wide import SUMMED, LiftError, Step, WideMode
 
 _LIMIT = 2.0**24  # integers up to here are exact in float32
 _LIMIT_OF_EIGHT = 2.0**13  # and in the sums of 14 bits in which some cards add up products of 8-bit floats
-_SIXTEEN = (torch.bfloat16, torch.float16)
 _CASTS = ("_to_copy", "copy")
 _READS = (*_CASTS, "_local_scalar_dense")  # of what moves values, all that may take them to another dtype
 
@@ -107,9 +106,9 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             if is_narrow(arg.declared) and not arg.origin:
                 replace(op, args, place, torch.Tensor.to(arg, arg.declared).to(self.wide))
                 low.append((place, arg.declared))
-            elif arg.declared in _SIXTEEN and not arg.origin and roundoff.rounds(step, place, arg, arg.declared):
+            elif arg.declared in SIXTEEN and not arg.origin and roundoff.rounds(step, place, arg, arg.declared):
                 low.append((place, arg.declared))
-            elif not strict and self.working and arg.declared not in _SIXTEEN:
+            elif not strict and self.working and arg.declared not in SIXTEEN:
                 low += [(place, self.working)] if roundoff.rounds(step, place, arg, self.working) else []
         step.low, step.settled = tuple(low), tuple(settled)
         self.plan.low = next((dtype for _, dtype in low if not is_narrow(dtype)), self.plan.low)

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import roundoff
-from .floats import is_narrow
+from .floats import SIXTEEN, is_narrow
 from .lifted import Lifted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from .wide import Step
-
-_SIXTEEN = (torch.bfloat16, torch.float16)
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +72,7 @@ def product(step: Step, args: list[Any], result: torch.Tensor, working: torch.dt
     low: list[tuple[int, torch.dtype]] = []
     exact: dict[int, torch.Tensor] = {}
     for place, arg in enumerate(pair):
-        computed = not arg.origin and arg.declared not in _SIXTEEN and not is_narrow(arg.declared)
+        computed = not arg.origin and arg.declared not in SIXTEEN and not is_narrow(arg.declared)
         if computed and of_sixteen(pair[1 - place]) and roundoff.rounds(step, place, arg, working):
             low.append((place, working))
             exact |= {place: step.exact.pop(place)} if place in step.exact else {}
@@ -112,7 +110,7 @@ def whole_of(arg: Lifted) -> Lifted:
 
 def of_sixteen(arg: Lifted) -> bool:
     """Say whether values are those of 16-bit or 8-bit floats, as they are or cast."""
-    return arg.sixteen or arg.declared in _SIXTEEN or is_narrow(arg.declared)
+    return arg.sixteen or arg.declared in SIXTEEN or is_narrow(arg.declared)
 
 
 def _sizes(arg: Lifted, result: torch.Tensor) -> list[int]:
