@@ -221,8 +221,8 @@ class Contents:
             return {}
         recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
         made = code(case.axes, recipe, case.workload)
-        made = {key: moved(value, code.reference.pool.device) for key, value in made.items()}
         known = {key: case.values[key] for key in made}
+        made = {key: moved(value, getattr(known[key], "device", "cpu")) for key, value in made.items()}
         return made if tensor_shapes(made) == tensor_shapes(known) else {}
 
 
@@ -252,4 +252,4 @@ def _same(value: Any, other: Any) -> bool:
         return type(value) is type(other) and bool(value == other)
     if value.shape != other.shape or value.dtype != other.dtype:
         return False
-    return torch.equal(bits_of(value), bits_of(other))
+    return torch.equal(bits_of(value), bits_of(other.to(value.device)))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.own_inputs import OwnInputs
 
 _NO_CARD_HOLDS, _MOST_SHOWN = 1 << 48, 1 << 63  # elements
-HOST_ELEMENTS = 1 << 16  # of all tensors of a case that the host makes sooner than a card
+HOST_ELEMENTS = 1 << 18  # of all tensors of a case whose inputs are made, kept and compared on the host
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class DefaultInputs:
     """The maker that follows the contract; `roots` are the folders below which workloads' stored tensors lie, by uuid.
 
     `own` makes those that the definition has code for; what it makes decides sizes. Small inputs are made on the host,
-    whatever the device, so that they are the same everywhere.
+    whatever the device, so that they are the same everywhere, and stay there: they reach a card when a call does.
     """
 
     definition: Definition
@@ -43,17 +43,14 @@ class DefaultInputs:
         given = {} if self.own is None else self.own(axes, recipe, workload)
         if given and workload is None:
             axes = {**axes, **shown(self.definition, tensor_shapes(given))}
-        # Copying tensors with gaps between their elements would close the gaps.
         many = elements(self.definition, axes)
-        small = many <= HOST_ELEMENTS and recipe.layout == "contiguous"
-        at = "cpu" if small else self.device
+        at = "cpu" if many <= HOST_ELEMENTS else self.device
         if many // 2 > (host_memory() if at == "cpu" else _NO_CARD_HOLDS):  # two of packed ones take a byte
             number = f"{many:,}" if many < _MOST_SHOWN else "2**63 and more"
             raise InputsError(f"no memory here holds inputs and outputs of {number} elements: take smaller sizes")
         given = {name: moved(value, at) for name, value in given.items()}
         root = self.roots.get(workload.uuid) if self.roots and workload is not None else None
-        made = make_inputs(self.definition, axes, recipe, device=at, workload=workload, root=root, given=given)
-        return {name: moved(value, self.device) for name, value in made.items()}
+        return make_inputs(self.definition, axes, recipe, device=at, workload=workload, root=root, given=given)
 
 
 def tensor_shapes(values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -62,9 +62,10 @@ class Oracle:
         host: bool = False,
         **options: Any,
     ) -> Truth:
-        """Return the truth for these inputs; `options` as in `evaluate`. With `host` it is found there, and lies there.
+        """Return the truth for these inputs, lying where they do; `options` as in `evaluate`.
 
-        Then the card is not asked for anything: it turns from one process to another in a millisecond or more.
+        With `host` it is found on the host. Then the card is not asked for anything: it turns from one process to
+        another in a millisecond or more.
         """
 
         def asked() -> Truth:
@@ -72,6 +73,8 @@ class Oracle:
             if begun is None or begun.inputs is not inputs:
                 begun = self._asked(inputs, outputs, timeout=timeout, host=host, **options)
             found = self._truth(outputs, begun.request.reply(), begun.packing, begun.arena)
+            home = next((x.device for x in inputs.values() if isinstance(x, torch.Tensor)), None)
+            found = replace(found, outputs={name: copied(each, home) for name, each in found.outputs.items()})
             begun.arena.leave(self.worker)
             return found
 
@@ -128,7 +131,7 @@ class Oracle:
         wanted = [packing.output(name, spec, part, parts=parts) for name, spec in outputs.items()]
         request = {"do": "rows", "inputs": arguments, "outputs": wanted, "part": [part.start, part.stop], **options}
         reply = self._call(packing, inputs, request, timeout)
-        return self._truth(outputs, reply, packing, self.arena, own=False) if reply["independent"] else None
+        return self._truth(outputs, reply, packing, self.arena) if reply["independent"] else None
 
     def shapes(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, OutputSpec], *, seed: int, timeout: float = 120
@@ -169,18 +172,11 @@ class Oracle:
 
     @staticmethod
     def _truth(
-        outputs: Mapping[str, OutputSpec],
-        reply: Mapping[str, Any],
-        packing: Packing,
-        arena: Arena,
-        *,
-        own: bool = True,
+        outputs: Mapping[str, OutputSpec], reply: Mapping[str, Any], packing: Packing, arena: Arena
     ) -> Truth:
         """Read what a reply says was written; the arena is overwritten by the next question."""
         facts = {str(each["name"]): each for each in reply["outputs"]}
         truths = {name: _read(name, spec, facts[name], packing, arena.data) for name, spec in outputs.items()}
-        if own:
-            truths = {name: copied(each) for name, each in truths.items()}
         notes = tuple(map(str, reply["notes"]))
         return Truth(truths, str(reply["how"]), bool(reply["nan_inputs"]), notes, dict(reply["seconds"]))
 
@@ -195,9 +191,10 @@ class _Question:
     request: Begun
 
 
-def copied(output: OutputTruth) -> OutputTruth:
-    """Return an output whose tensors are nobody else's."""
-    parts: dict[str, Any] = {part: x.clone() for part in PARTS if (x := getattr(output, part)) is not None}
+def copied(output: OutputTruth, device: torch.device | None = None) -> OutputTruth:
+    """Return an output whose tensors are nobody else's, and lie on `device`; `None` is where they are."""
+    found = {part: x for part in PARTS if (x := getattr(output, part)) is not None}
+    parts: dict[str, Any] = {part: x.to(device or x.device, copy=True) for part, x in found.items()}
     return replace(output, **parts)
 
 

@@ -1,7 +1,8 @@
 """What the judge knows of the arena: the bytes that must still be there after a call, and where they are not.
 
-Small arenas have a full image on the judge's side: one copy fills them and one comparison checks them. Large ones
-have images of their guard zones only; their inputs are compared with those that they were filled with.
+Small arenas have a full image on the judge's side: one copy fills them and one comparison checks them. The smallest of
+a card have it on the host, and are looked at there. Large ones have images of their guard zones only; their inputs are
+compared with those that they were filled with.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.layout import Layout, Slot, Zone
 
 IMAGE_LIMIT = 1 << 26  # bytes; image, mask and difference take three times as much again
+STAGED_LIMIT = 3 << 20  # bytes of a card's arena that a core looks through before the card has turned to this process
 _NOISE = 1 << 20  # bytes after which guard bytes repeat: drawing them costs more than anything else here
 _NO_COPY = 0xFF  # in place of the last call's copy of an input
 _CACHED = 1 << 15  # 64-bit words compared in one operation on the CPU, whose caches hold as many
@@ -59,6 +61,9 @@ class Imaged:
         for name, place in self._inputs.items():
             place.copy_(_spread(inputs[name]))
         self.arena.copy_(self.image)
+
+    def look(self) -> None:
+        """Take what there is now: what is asked after it is asked of that."""
 
     def changes(self) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
@@ -103,6 +108,27 @@ class Imaged:
         return mask
 
 
+class Staged(Imaged):
+    """An arena of a card, filled from the host and looked at there, in memory that nobody else has.
+
+    To turn from one process to another takes a card longer than a small kernel does. Copies go by units of their own,
+    so nothing else is asked of it here.
+    """
+
+    def __init__(self, layout: Layout, arena: torch.Tensor, rng: random.Random) -> None:
+        self._card = arena[: layout.total]
+        super().__init__(layout, torch.empty(layout.total, dtype=torch.uint8, pin_memory=arena.is_cuda), rng)
+
+    def fill(self, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Lay the inputs into the arena, poison the outputs and restore the guard zones."""
+        super().fill(inputs)
+        self._card.copy_(self.arena)
+
+    def look(self) -> None:
+        """Take what there is now: what is asked after it is asked of that."""
+        self.arena.copy_(self._card)
+
+
 class Compared:
     """A large arena without an image: guard zones are compared one by one, inputs with the judge's own.
 
@@ -125,6 +151,9 @@ class Compared:
         _apply_poison(self.layout, self.arena, self.poison)
         for zone in self.layout.zones:
             self.arena[zone.start : zone.stop] = self._guard[: zone.stop - zone.start]
+
+    def look(self) -> None:
+        """Nothing to take: what is asked is asked of the arena itself."""
 
     def changes(self) -> list[torch.Tensor]:
         """Return 0-d bool tensors, true where protected bytes changed; nothing is waited for."""
@@ -160,6 +189,8 @@ Pristine = Imaged | Compared
 
 def pristine_of(layout: Layout, arena: torch.Tensor, rng: random.Random) -> Pristine:
     """Return the keeper of `arena` for calls of one layout; `rng` draws guard bytes and poison."""
+    if arena.is_cuda and layout.total <= STAGED_LIMIT:
+        return Staged(layout, arena, rng)
     return (Imaged if layout.total <= IMAGE_LIMIT else Compared)(layout, arena, rng)
 
 

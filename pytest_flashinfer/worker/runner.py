@@ -115,6 +115,7 @@ class Runner:
         if self._last is None or self._pristine is None:
             return []
         reply = self.worker.call({"do": "reread"}, timeout)
+        self._pristine.look()
         last, known = self._last, len(self._last.violations)
         last.violations += replies.problems(reply)
         last.add_late(_true(self._changed(self._pristine, self._pristine.layout.live)))
@@ -165,6 +166,7 @@ class Runner:
         """Return `produced.late` for the last call's outputs, but for those whose second reading is the worker's."""
         if self._last is None or self._pristine is None:
             return {}
+        self._pristine.look()
         return self._changed(self._pristine, self._pristine.layout.live if self.destination else ())
 
     def _changed(self, pristine: Pristine, own: Iterable[str]) -> dict[str, torch.Tensor]:
@@ -184,6 +186,7 @@ class Runner:
         keep: bool,
     ) -> tuple[RunResult, list[str]]:
         """Return the result, and the outputs of the last call that had changed `before` this one."""
+        pristine.look()
         problems = replies.problems(reply)
         missing = replies.names(reply, "missing")
         bad = {violation.tensor for violation in problems if violation.kind in MALFORMED}
