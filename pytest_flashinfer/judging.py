@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.record import Record
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
-    from pytest_flashinfer.worker.pristine import Violation
+    from pytest_flashinfer.worker.guards import Violation
     from pytest_flashinfer.worker.runner import RunResult
 
 MEASURED = ("max_abs", "max_rel", "bound_share")  # what is recorded of the calls of an item that passed

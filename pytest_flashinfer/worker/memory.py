@@ -19,6 +19,7 @@ _LARGE = 1 << 27  # bytes of an arena from which on a call may leave much memory
 _LITTLE = 1 << 28  # bytes that it may leave there all the same
 _MANY = 16  # results of one item, twice as many as are ever held
 _LIMITS = Path("/sys/fs/cgroup")
+_KNOWN = 256  # places of the arena that are kept in mind: those of some layouts
 MOST_PIECES = 64  # of one block; there are some sixteen at the most
 LARGE = 1 << 29  # bytes of an arena, or of a result, that another process may need while nobody calls
 _EMPTY = torch.empty  # bound before foreign code could replace them
@@ -68,6 +69,7 @@ class Memory:
         self.base = 0
         self._map: mmap.mmap | None = None
         self._pieces: cumem.Mapping | None = None
+        self._known: dict[tuple[int, int], torch.UntypedStorage] = {}  # by place: to make one takes a card's host long
 
     def map(self, message: Mapping[str, Any], fds: list[int]) -> None:
         """Open the block that `Arena.export` described, in place of the last one."""
@@ -87,6 +89,7 @@ class Memory:
 
     def unmap(self) -> None:
         """Close the block; on the CPU it stays as long as tensors over it do."""
+        self._known.clear()
         self._map = None
         self.base = self.size = 0
         if self._pieces is not None:
@@ -104,15 +107,21 @@ class Memory:
 
         Its storage begins at the slot and includes the guard zone behind it, so that writing the whole storage shows.
         """
-        at, room = slot["at"], slot["room"]
-        if not room:  # nothing to lie over, and torch refuses a buffer of no bytes
-            return _EMPTY(slot["size"], dtype=DTYPES[slot["dtype"]], device=self.device)
+        place = slot["at"], slot["room"]
+        made = _EMPTY(slot["size"] if not slot["room"] else 0, dtype=DTYPES[slot["dtype"]], device=self.device)
+        if not slot["room"]:  # nothing to lie over, and torch refuses a buffer of no bytes
+            return made
+        storage = self._known.get(place)
+        if storage is None:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            storage = self._known[place] = self._storage(*place)
+        return _SET(made, storage, 0, slot["size"], slot["stride"])
+
+    def _storage(self, at: int, room: int) -> torch.UntypedStorage:
         if self._map is not None:
-            flat = _FROM_BUFFER(self._map, dtype=torch.uint8, count=room, offset=at)
-        else:
-            flat = _AS_TENSOR(cudart.Block(self.base + at, room), device=self.device)
-        made = _EMPTY(0, dtype=DTYPES[slot["dtype"]], device=self.device)
-        return _SET(made, _STORAGE(flat), 0, slot["size"], slot["stride"])
+            return _STORAGE(_FROM_BUFFER(self._map, dtype=torch.uint8, count=room, offset=at))
+        return _STORAGE(_AS_TENSOR(cudart.Block(self.base + at, room), device=self.device))
 
     def address(self, slot: Mapping[str, Any]) -> int:
         """Return the address of a slot in this process."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_flashinfer.worker.pristine import Violation
+from pytest_flashinfer.worker.guards import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_flashinfer.worker import poison, unwritten
+from pytest_flashinfer.worker.guards import Violation
 from pytest_flashinfer.worker.memory import LARGE, roomy
-from pytest_flashinfer.worker.pristine import Pristine, Violation
 from pytest_flashinfer.worker.views import differ
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.worker.layout import Slot
     from pytest_flashinfer.worker.outcome import RunResult
+    from pytest_flashinfer.worker.pristine import Pristine
 
 
 def late(pristine: Pristine, own: Iterable[str], written: Iterable[str]) -> dict[str, torch.Tensor]:

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker.clock import Span
+from pytest_flashinfer.worker.guards import Violation
 from pytest_flashinfer.worker.log import printable
 from pytest_flashinfer.worker.outcome import Compilation
-from pytest_flashinfer.worker.pristine import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,8 +67,12 @@ def no_time(reply: Mapping[str, Any]) -> list[Violation]:
     return []
 
 
-def span(reply: Mapping[str, Any]) -> Span:
-    """Return what a worker's clock said about one call; what cannot be a time is 0, see `no_time`."""
+def span(reply: Mapping[str, Any], kernels: tuple[str, ...] = ()) -> Span:
+    """Return what a worker's clock said about one call; what cannot be a time is 0, see `no_time`.
+
+    `kernels` are the names that it knows of: a call has their numbers, and what is none of these is left out.
+    """
+    ran = [each for each in as_list(reply.get("kernels")) if type(each) is int and 0 <= each < len(kernels)]
     each = tuple(map(_seconds, as_list(reply.get("kernel_seconds"))))
     source = reply.get("source")
     return Span(
@@ -76,7 +80,7 @@ def span(reply: Mapping[str, Any]) -> Span:
         seconds(reply, "host_seconds"),
         _optional_seconds(reply, "event_seconds"),
         _optional_seconds(reply, "wall_seconds"),
-        kernels=names(reply, "kernels"),
+        kernels=tuple(kernels[each] for each in ran),
         kernel_seconds=each,
         late=reply.get("late") is True,
         source=source if source in ("cupti", "events") else "wall",

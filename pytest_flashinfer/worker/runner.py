@@ -20,14 +20,16 @@ from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.call_request import Value, call_request
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.flags import read_all
+from pytest_flashinfer.worker.guards import Violation
 from pytest_flashinfer.worker.layout import Output, plan
 from pytest_flashinfer.worker.outcome import MALFORMED, RunResult
-from pytest_flashinfer.worker.pristine import Pristine, Violation, pristine_of
+from pytest_flashinfer.worker.pristine import Pristine, pristine_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_flashinfer.worker.client import Worker
+    from pytest_flashinfer.worker.layout import Layout
 
 __all__ = ["Cache", "Output", "RunResult", "Runner", "Value", "Violation"]
 Cache = Literal["cold", "warm"]
@@ -54,6 +56,7 @@ class Runner:
         self.arena = Arena(device, inputs)
         self._rng = random.Random(secrets.randbits(64))  # noqa: S311 - seeded from the system's own randomness
         self._key: object = None
+        self._asked: tuple[Layout, tuple[object, ...]] | None = None  # what the worker was asked to call last
         self._pristine: Pristine | None = None
         self._last: RunResult | None = None
         self._written: list[str] = []  # the outputs of the last call whose values lie in an input
@@ -84,7 +87,7 @@ class Runner:
         self._synchronize()
         self.worker.take_log()
         start = time.perf_counter()
-        reply = self.worker.call(self._request(inputs, outputs, cache), timeout)
+        reply = self.worker.call(self._question(inputs, outputs, cache), timeout)
         round_trip = time.perf_counter() - start
         result, changed = self._collect(pristine, reply, since, keep=keep)
         result.round_trip = round_trip
@@ -126,11 +129,12 @@ class Runner:
         for cache in sorted({cache for cache, _ in self._timed}):
             reply = self.worker.call({"do": "clock", "cache": cache}, timeout)
             spans = [span for span in replies.as_list(reply.get("spans")) if isinstance(span, dict)]
+            kernels = replies.names(reply, "kernels")
             results = [result for used, result in self._timed if used == cache]
             if len(spans) != len(results):
                 raise WorkerDied("sent garbage: not one span for each timed call", self.worker.take_log())
             for result, span in zip(results, spans, strict=True):
-                result.span = replies.span(span)
+                result.span = replies.span(span, kernels)
                 result.violations += replies.no_time({"host_seconds": None, "seconds": None, **span})
                 if result.span.late:
                     result.add_late(result.outputs)
@@ -171,6 +175,14 @@ class Runner:
 
     def _changed(self, pristine: Pristine, own: Iterable[str]) -> dict[str, torch.Tensor]:
         return produced.late(pristine, own, self._written if self.arena.claimed else ())
+
+    def _question(self, inputs: Mapping[str, Value], outputs: Sequence[Output], cache: str | None) -> dict[str, Any]:
+        """Return the request for a call; one like the last takes a tenth of the time to say and to understand."""
+        assert self._pristine is not None
+        asked, self._asked = self._asked, (self._pristine.layout, _plain(inputs))
+        if asked is not None and asked[0] is self._asked[0] and asked[1] == self._asked[1]:
+            return {"do": "again", "timed": cache}
+        return self._request(inputs, outputs, cache)
 
     def _request(self, inputs: Mapping[str, Value], outputs: Sequence[Output], cache: str | None) -> dict[str, Any]:
         assert self._pristine is not None
@@ -220,6 +232,11 @@ class Runner:
     def _synchronize(self) -> None:
         if self.device != "cpu":
             torch.cuda.synchronize(self.device)
+
+
+def _plain(inputs: Mapping[str, Value]) -> tuple[object, ...]:
+    """Return the arguments that are no tensors, as what tells any two of them apart: True from 1, and 0.0 from -0.0."""
+    return tuple((name, repr(value)) for name, value in inputs.items() if not isinstance(value, torch.Tensor))
 
 
 def _true(flags: Mapping[str, torch.Tensor]) -> list[str]:

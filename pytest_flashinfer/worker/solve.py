@@ -6,7 +6,8 @@ and inputs the judge compares by itself.
 
 A call's request: `inputs`, a list of `{"slot": ...}`, `{"value": plain}` or `{"float": text}`; `outputs`, a list of
 `{"name", "live": slot, "snap": slot, "scalar", "optional", "also", "inplace"}`; `written`, for outputs whose values may
-lie in an input a list of `{"name", "live": slot, "snap": slot}`; `timed`. The reply: `problems`, `missing`,
+lie in an input a list of `{"name", "live": slot, "snap": slot}`; `timed`. To be called with the same once more takes
+no more than `timed`. The reply: `problems`, `missing`,
 `host_seconds`, and `compiled`, what Triton compiled: rows of kernel, seconds, constants. `live` is the destination,
 that input, or for returned values the place of a second reading; `snap` is filled on the caller's stream as soon as the
 call returns: on the CPU under the clock, so that what a call leaves for whoever reads its result is paid for. `missing`
@@ -26,7 +27,7 @@ import torch
 from pytest_flashinfer.build.registry import load
 from pytest_flashinfer.worker import copies, cudart
 from pytest_flashinfer.worker.caller import Caller
-from pytest_flashinfer.worker.clock import Cache, Clock, open_clock
+from pytest_flashinfer.worker.clock import Cache, Clock, Span, open_clock
 from pytest_flashinfer.worker.compilations import Compilations
 from pytest_flashinfer.worker.intact import Intact
 from pytest_flashinfer.worker.leftovers import Leftovers
@@ -56,6 +57,7 @@ class Solution:
         self.intact = intact
         self.clocks = _clocks(device)
         self.caller = _caller(device)  # None on the CPU
+        self.asked: Mapping[str, Any] = {}  # the last request for a call in full
         self.held: copies.Held = []  # outputs and values of the last call
         self.earlier: deque[copies.Held] = deque(maxlen=_EARLIER)  # those of several, where none is timed
         self.compilations = Compilations()
@@ -94,25 +96,32 @@ def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, A
     if request["do"] == "clock":
         spans = kernel.clocks[request["cache"]].read()
         memory.release()
-        return {"spans": [_span(span) for span in spans]}
+        return _told(spans)
     if request["do"] == "reread":
         _reread(kernel, memory)
         return {"problems": [["left", "", line] for line in kernel.intact.broken()]}
     if request["do"] == "warm":
         return _warm(kernel, request, memory)
+    if request["do"] == "again":
+        request = {**kernel.asked, "timed": request["timed"]}
+    kernel.asked = request
     reply = _call(kernel, request, memory)
     if not request["timed"]:  # allocating anew would show in the next timed call
         memory.release()  # here, where nothing of the call is alive any more
     return reply
 
 
-def _span(span: Any) -> dict[str, Any]:
-    return {
-        **vars(span),
-        "kernels": [str(name)[:_LONGEST_NAME] for name in span.kernels[:_MOST_KERNELS]],
-        "kernel_seconds": list(span.kernel_seconds[:_MOST_KERNELS]),
-        "note": str(span.note)[:_LONGEST_NAME],
-    }
+def _told(spans: list[Span]) -> dict[str, Any]:
+    """Return spans as plain values, each kernel's name once: they are long, and nearly always the same in all spans."""
+    numbers: dict[str, int] = {}
+    rows = []
+    for span in spans:
+        kernels = [str(name)[:_LONGEST_NAME] for name in span.kernels[:_MOST_KERNELS]]
+        each: dict[str, Any] = {**vars(span), "note": str(span.note)[:_LONGEST_NAME]}
+        each["kernels"] = [numbers.setdefault(name, len(numbers)) for name in kernels]
+        each["kernel_seconds"] = list(span.kernel_seconds[:_MOST_KERNELS])
+        rows.append(each)
+    return {"kernels": list(numbers), "spans": rows}
 
 
 def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:

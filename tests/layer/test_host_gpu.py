@@ -1,4 +1,4 @@
-"""Small cases of a card's run: inputs are made on the host and stay there, and so do truths, wherever they are found."""
+"""Small cases of a card's run: inputs are made on the host and stay there, and truths come to lie there."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from pytest_flashinfer.timing import Timing
 from pytest_flashinfer.worker import lock
 from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.errors import CallFailed
+from pytest_flashinfer.worker.guards import Violation
 from pytest_flashinfer.worker.lock import LockedOut
 from pytest_flashinfer.worker.outcome import RunResult
-from pytest_flashinfer.worker.pristine import Violation
 from pytest_flashinfer.worker.turns import Turns
 from tests.judge.test_roofline import shipped
 

@@ -18,7 +18,7 @@ from pytest_flashinfer.record import Record
 from pytest_flashinfer.testing import UnderTest
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
-from pytest_flashinfer.worker.pristine import Violation
+from pytest_flashinfer.worker.guards import Violation
 
 from .contracts import ROWS
 

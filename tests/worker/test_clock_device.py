@@ -60,11 +60,12 @@ class Tracer:
         self.card, self.armed, self.rate, self.dropped, self.lose = card, 0, 1.0, 0, False
 
     def arm(self):
-        self.armed += 1
-        self.card.records.clear()
+        if not self.armed:
+            self.card.records.clear()
+        self.armed = 1
 
     def disarm(self):
-        self.armed -= 1
+        self.armed = 0
 
     def drain(self):
         kept = [] if self.lose else self.card.records
@@ -104,6 +105,20 @@ def test_spans_come_from_the_records_between_the_marks(card, cache):
         assert span.host_seconds > 0
     assert card.tracer.armed == 0
     assert clock.read() == []
+
+
+def test_calls_that_are_skipped_are_in_no_reading(card):
+    clock = DeviceClock("cuda:0", "warm")
+    for nanoseconds in (9000, 4000):
+        for _ in range(3):
+            with clock.span():
+                card.work("warm", nanoseconds)
+        assert clock.skip() == pytest.approx([nanoseconds * 1e-9 + 1e-6] * 3)
+    assert clock.skip() == []
+    spans = taken(clock, lambda: card.work("k", 2000), launches=2)
+    assert [(span.kernels, span.source) for span in spans] == [(("k",), "cupti")] * 2
+    assert [span.seconds for span in spans] == pytest.approx([2e-6] * 2)
+    assert card.tracer.armed == 0
 
 
 def test_only_a_cold_call_is_preceded_by_the_flush(card):

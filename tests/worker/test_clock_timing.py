@@ -23,6 +23,9 @@ class Scripted:
         first, self.unread = self.calls - self.unread, 0
         return [Span(self.seconds[min(call, len(self.seconds) - 1)], 1e-5) for call in range(first, self.calls)]
 
+    def skip(self):
+        return [span.seconds for span in self.read()]
+
 
 def test_warm_up_ends_when_times_have_settled():
     clock = Scripted(9.0, 9.0, 9.0, 2.0, 2.0, 2.0, 1.0)
@@ -39,9 +42,9 @@ def test_the_number_of_timed_calls_is_the_one_asked_for():
     assert len(measure(open_clock("cpu"), lambda: calls.append(1), launches=7)) == 7
 
 
-def test_steady_allows_two_clock_steps_for_short_kernels():
-    assert steady(2.00e-6, 2.06e-6)
-    assert not steady(2.00e-6, 2.10e-6)
+def test_steady_allows_for_short_kernels_what_events_may_be_off():
+    assert steady(2.0e-6, 2.9e-6)
+    assert not steady(2.0e-6, 3.1e-6)
     assert steady(1.00e-3, 1.01e-3)
     assert not steady(float("inf"), 1e-3)
 

@@ -53,3 +53,13 @@ def test_a_call_always_takes_the_host_some_time(reply):
 def test_the_times_of_kernels_are_times():
     span = replies.span({**CARD, "kernel_seconds": [1e-6, -1.0, math.inf, "x", 1e308]})
     assert span.kernel_seconds == (1e-6, 0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 0], [0, 7, 1, -1, True, "b", None, 0]])
+def test_kernels_have_the_names_that_their_numbers_stand_for(numbers):
+    assert replies.span({**CARD, "kernels": numbers}, ("a", "b")).kernels == ("a", "b", "a")
+
+
+@pytest.mark.parametrize("numbers", [None, "ab", {"0": 1}, 3])
+def test_what_is_no_list_of_numbers_names_no_kernels(numbers):
+    assert replies.span({**CARD, "kernels": numbers}, ("a", "b")).kernels == ()

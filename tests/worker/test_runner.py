@@ -620,3 +620,14 @@ def test_an_input_that_is_returned_is_one_in_every_call(lab):
     for result in results:
         assert kinds(result) == ["alias"]
         assert messages(result) == ["y: shares memory with the input x"]
+
+
+def test_arguments_of_one_call_are_not_those_of_the_next(lab):
+    """What is asked once more is said in short; numbers that Python finds equal are not the same argument."""
+    runner = lab.build("def run(x, k, y):\n    print(repr(k))\n    y.copy_(x)\n", inputs=("x", "k"))
+    given = [1, 1, True, 1.0, 0.0, -0.0, None, "1", 1]
+    said = [runner.run({"x": lab.randn(4, 8), "k": k}, [Y]).log.strip() for k in given]
+    assert said == [repr(k) for k in given]
+    x = lab.randn(2, 8)
+    assert torch.equal(runner.run({"x": x, "k": 1}, [Output("y", (2, 8), F32)]).outputs["y"], x)
+    assert runner.run({"x": lab.randn(4, 8), "k": 1}, [Y]).log.strip() == "1"
