@@ -154,7 +154,7 @@ class Values:
         error = torch.sub(a, e).abs_()
         share = error / self.tolerated(part, e)
         rel = error / e.abs()
-        max_abs, most, max_rel = torch.stack([error.max(), share.max(), rel.max()]).tolist()
+        max_abs, most, max_rel = torch.stack([error.amax(), share.amax(), rel.amax()]).tolist()
         if not most <= 1.0 or not max_abs < float("inf"):
             return False  # NaN is no share, nor is 0 / 0, of a bound that is zero
         if not max_rel < float("inf"):
