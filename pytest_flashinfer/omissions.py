@@ -53,6 +53,8 @@ def of_run(
     running = {item.path for item in session.items if "solution" in getattr(item, "fixturenames", ())}
     checked = {item.path for item in session.items if getattr(item, "originalname", None) == "test_schema"}
     yield from warnings(catalogue, failing, running, checked)
+    listed = (item.path for item in session.items if "workload" in getattr(item, "fixturenames", ()))
+    yield from _lost_lines(catalogue, running.union(listed), failing)
     if not selected:
         yield from _unmatched(session.config.option, catalogue)
 
@@ -100,6 +102,18 @@ def _listed(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
             yield "\n".join([f"{heading}:", *_first(list(map(str, found)), rest)])
 
 
+def _lost_lines(catalogue: Catalogue, running: Iterable[Path], failing: Collection[Path]) -> Iterator[str]:
+    """Yield the faults for which lines of workloads are left out, where no schema check of this run names them."""
+    dataset = catalogue.dataset
+    paths = sorted({catalogue.stated(path) for path in running}.difference(failing))
+    found = [fault for path in paths for line in dataset.workloads(path) for fault in line.faults]
+    found += dataset.workload_files.nobodys(dataset.names)
+    if found:
+        rest = f": {_validate(catalogue, workloads=True)} names all"
+        lines = _first(list(map(str, dict.fromkeys(found))), rest)
+        yield "\n".join(["workloads that are not run:", *lines])
+
+
 def not_entered(args: Sequence[str], folders: Iterable[str], patterns: Sequence[str]) -> Iterator[str]:
     """Yield a line for each folder of definitions below one of `args` that pytest does not enter from there."""
     for folder in folders:
@@ -131,9 +145,10 @@ def _first(lines: list[str], rest: str = "") -> list[str]:
     return [*lines[:SHOWN], *([f"and {len(lines) - SHOWN} more{rest}"] if len(lines) > SHOWN else [])]
 
 
-def _validate(catalogue: Catalogue) -> str:
+def _validate(catalogue: Catalogue, *, workloads: bool = False) -> str:
     """Write the command that names every fault of the files of this run."""
-    here, places = Path.cwd(), (*catalogue.options.definitions, *catalogue.options.solutions)
+    options, here = catalogue.options, Path.cwd()
+    places = (*options.definitions, *options.solutions, *(options.workloads if workloads else ()))
     words = [str(place.relative_to(here) if place.is_relative_to(here) else place) for place in places]
     return shlex.join(["python", "-m", "pytest_flashinfer", "validate", *words])
 

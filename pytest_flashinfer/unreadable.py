@@ -72,8 +72,12 @@ def listed(files: Iterable[Unreadable], taken: Container[str]) -> str:
 
 
 def failing(catalogue: Catalogue, items: Iterable[pytest.Item]) -> set[Path]:
-    """Return the solution files that some of the items fail for because they cannot be read."""
+    """Return the solution files that some of the items fail for because they cannot be read.
+
+    With them the definitions that are checked themselves, which fail for whatever is wrong with their workloads.
+    """
     own = {item.faults[0].path for item in items if isinstance(item, UnreadableSolution)}
     checked = {catalogue.stated(item.path) for item in items if getattr(item, "originalname", None) == "test_schema"}
     named = catalogue.dataset.names
-    return own | {each.path for each in catalogue.unreadable() if checked.intersection(named.get(each.definition, ()))}
+    read = {each.path for each in catalogue.unreadable() if checked.intersection(named.get(each.definition, ()))}
+    return own | checked | read

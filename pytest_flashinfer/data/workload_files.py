@@ -14,9 +14,10 @@ from pytest_flashinfer.data.load import load_workloads
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from pytest_flashinfer.data.faults import Loaded
+    from pytest_flashinfer.data.faults import Fault, Loaded
     from pytest_flashinfer.data.model import Definition, Workload
 
+_NOBODY = ""  # for whom a line is that tells no definition
 _SOL_WORKLOADS, _SOL_DEFINITION = "workload.jsonl", "definition.json"  # side by side: a SOL-ExecBench problem
 
 
@@ -77,6 +78,15 @@ class WorkloadFiles:
                     if file not in read and not (beside and file.with_name(_SOL_DEFINITION).is_file()):
                         yield file, read[0] if read else None
 
+    def nobodys(self, names: Collection[str]) -> Iterator[Fault]:
+        """Yield what is wrong with the lines that are for no definition, in files for several that have been read.
+
+        `names` are those of all definitions: what a file holds that is named after one is that one's.
+        """
+        for file, lines in self._shared.items():
+            if file.stem not in names:
+                yield from (fault for line in lines.get(_NOBODY, ()) for fault in line.faults)
+
     def empty(self) -> list[Path]:
         """List the folders that hold no workloads."""
         return [place for place, index in self.folders.items() if not index]
@@ -110,6 +120,5 @@ class WorkloadFiles:
             for line in load_workloads(file):
                 raw = None if line.claim else line.canonical()
                 owner = raw.get("definition") if isinstance(raw, dict) else line.claim
-                if isinstance(owner, str):
-                    self._shared[file][owner].append(line)
+                self._shared[file][owner if isinstance(owner, str) else _NOBODY].append(line)
         return self._shared[file].get(name, [])

@@ -115,6 +115,34 @@ def test_no_choice_of_items_hides_it(pytester, repository, name):
     two.stdout.no_fnmatch_line("*solutions that are not run*")
 
 
+LISTED = "workloads/elementwise/scale_add_h8.jsonl"
+ONE_LINE = '{"definition": "scale_add_h8", "workload": \n'
+
+
+@pytest.mark.parametrize("choice", ["-k=good and sizes", "-k=reference", "-m=solution"])
+def test_lines_of_workloads_that_are_left_out_are_named_where_no_check_does(pytester, repository, choice):
+    with (pytester.path / LISTED).open("a") as file:
+        file.write(ONE_LINE)
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only", choice)
+    result.stdout.fnmatch_lines(["*workloads that are not run:", f"*{LISTED}:2:*: not JSON: *"])
+
+
+@pytest.mark.parametrize("choice", ["-k=good or schema", "--fib-shard=1/2", "--fib-shard=2/2"])
+def test_they_are_not_where_one_does(pytester, repository, choice):
+    (pytester.path / LISTED).write_text(ONE_LINE)
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only", choice)
+    result.stdout.no_fnmatch_line("*workloads that are not run*")
+
+
+def test_lines_that_are_for_nobody_are_named(pytester, repository):
+    """Where a file holds the workloads of several definitions, no schema check is about such a line."""
+    repository.write("all.jsonl", (pytester.path / LISTED).read_text() + ONE_LINE)
+    run = ("--fib-solutions=solutions", "--collect-only", "--fib-workloads=all.jsonl")
+    result = pytester.runpytest_inprocess(*run)
+    result.stdout.fnmatch_lines(["*workloads that are not run:", "*all.jsonl:2:*: not JSON: *"], consecutive=True)
+    assert str(result.stdout).count("not JSON") == 1
+
+
 def test_a_broken_file_for_a_definition_that_is_not_there_fails_by_itself(pytester, repository):
     repository.solve("good")
     repository.write("solutions/bad.json", BROKEN["bad.json"].replace("scale_add_h8", "scale_ad_h8"))
