@@ -90,12 +90,12 @@ def warnings(
 def _listed(catalogue: Catalogue, failing: Collection[Path]) -> Iterator[str]:
     """Yield lists of what is not run."""
     closed = [fault for each in catalogue.closed.values() if each.path not in failing for fault in each.faults]
-    modules = catalogue.dataset.unused_modules()
+    dataset = catalogue.dataset
     lists: list[tuple[str, Sequence[object], str]] = [
         ("folders of which nothing is run", closed, ""),
         ("solutions that are not run", _unrun(catalogue, failing), f": {_validate(catalogue)} names all"),
-        ("files that are not read", catalogue.dataset.misnamed_files(), ""),
-        ("Python files that are not run, for they have no line `definition = ...`", modules, ""),
+        ("files that are not read", [*dataset.misnamed_files(), *dataset.of_no_kind()], ""),
+        ("Python files that are not run, for they have no line `definition = ...`", dataset.unused_modules(), ""),
     ]
     for heading, found, rest in lists:
         if found:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.data import discover, sniff
 from pytest_flashinfer.data.entry_rules import check_entry
 from pytest_flashinfer.data.faults import Fault, Loaded, cannot_enter, unique
+from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.judgeable import why_unjudgeable
 from pytest_flashinfer.data.load import load_definition, load_solution
 from pytest_flashinfer.data.nearest import nearest
@@ -105,6 +106,12 @@ class DataSet:
         """Say what JSON files are that were named as solutions and are none."""
         named = set(self.solution_paths)
         return [fault for loaded in self._read_solutions if loaded.path in named for fault in _no_solution(loaded)]
+
+    def of_no_kind(self) -> list[Fault]:
+        """Say which JSON files in the folders of solutions are nothing at all: no object, and no other record."""
+        named = set(self.solution_paths)
+        found = [fault for loaded in self._read_solutions if loaded.path not in named for fault in _no_solution(loaded)]
+        return [fault for fault in found if sniff.kind_of(read_json(fault.path, nan_ok=True).value) is None]
 
     def unused_modules(self) -> list[Path]:
         """List the Python files in the folders of solutions that name no definition, and are no solution's sources."""

@@ -81,6 +81,18 @@ def test_json_of_something_else_is_only_warned_of(pytester, repository):
     result.assert_outcomes(passed=1, warnings=1)
 
 
+def test_json_of_no_kind_is_named(pytester, repository):
+    """Neither a list nor a number is a solution; what is another record lies there for another purpose."""
+    for name, text in (("list", "[]"), ("null", "null"), ("one", "1"), ("turns", '[{"type": "x"}]')):
+        repository.write(f"solutions/{name}.json", text)
+    repository.define(folder="../solutions", stem="problem")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", "--collect-only")
+    assert [line.strip() for line in result.outlines if "a solution is a" in line] == [
+        f"{pytester.path}/solutions/{name}.json:1: a solution is a JSON object, not {what}"
+        for name, what in (("list", "a list"), ("null", "null"), ("one", "a number"))
+    ]
+
+
 @pytest.mark.parametrize("place", ["build", ".hidden/deep"])
 def test_a_folder_of_definitions_that_pytest_does_not_enter_is_named(pytester, repository, place):
     pytester.path.joinpath(place).mkdir(parents=True)
