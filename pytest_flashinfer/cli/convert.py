@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.cli.files import BROKEN, UNKNOWN, kind_of, owner_of, sort_by_kind
+from pytest_flashinfer.cli.files import BROKEN, NAMELESS, UNKNOWN, kind_of, owner_of, sort_by_kind
 from pytest_flashinfer.data import sniff, write
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.faults import unique
@@ -57,7 +57,7 @@ def run(source: Path, target: Path, definition: str | None, *, force: bool) -> i
     if not source.is_dir() or (source / CONFIG).is_file():
         return _one(source, _named(source, target), definition, force=force)
     kinds = sort_by_kind([source])
-    for path in kinds.get(UNKNOWN, ()):
+    for path in (*kinds.get(UNKNOWN, ()), *kinds.get(NAMELESS, ())):
         sys.stdout.write(f"{path}: no known record: left out\n")
     files = sorted(path for kind, group in kinds.items() if kind in (BROKEN, *_SUFFIXES) for path in group)
     targets = {path: _mirrored(path, source, target) for path in files}

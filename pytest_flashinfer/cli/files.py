@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import sniff
 from pytest_flashinfer.data.definitions import load_definition
-from pytest_flashinfer.data.discover import TRACE_SUFFIX, is_misnamed, may_be_solution, walk
+from pytest_flashinfer.data.discover import TRACE_SUFFIX, is_misnamed, lacks_definition, may_be_solution, walk
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
 from pytest_flashinfer.data.solution_forms import CONFIG
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BROKEN, UNKNOWN = "broken", "unknown"  # not JSON; JSON, but none of the records
 MISNAMED = "misnamed"  # not read for its name
+NAMELESS = "nameless"  # a solution, but for the name of its definition
 _SUFFIXES = (".json", ".jsonl", ".py")
 _SOL = ("workload.jsonl", "definition.json")
 MOST_LINES = 1000  # of which none says what it is
@@ -32,8 +33,11 @@ def sort_by_kind(paths: Iterable[Path], closed: list[OSError] | None = None) -> 
     kinds: Kinds = defaultdict(list)
     for path in paths:
         for file in _below(path, closed):
-            misnamed = (file != path or file.suffix.isupper()) and is_misnamed(file, *_SUFFIXES)
-            kinds[MISNAMED if misnamed else kind_of(file)].append(file)
+            if (file != path or file.suffix.isupper()) and is_misnamed(file, *_SUFFIXES):
+                kind = MISNAMED
+            else:
+                kind = NAMELESS if file != path and _is_nameless(file) else kind_of(file)
+            kinds[kind].append(file)
     return kinds
 
 
@@ -47,9 +51,14 @@ def _below(path: Path, closed: list[OSError] | None) -> Iterator[Path]:
             yield from (folder / name for name in names if name.endswith(TRACE_SUFFIX))
             continue
         for file in (folder / name for name in names):
-            taken = may_be_solution(file) if file.suffix == ".py" else file.suffix in _SUFFIXES
+            module = file.suffix == ".py"
+            taken = may_be_solution(file) or lacks_definition(file) if module else file.suffix in _SUFFIXES
             if taken or is_misnamed(file, *_SUFFIXES):
                 yield file
+
+
+def _is_nameless(file: Path) -> bool:
+    return file.suffix == ".py" and not may_be_solution(file)
 
 
 def kind_of(path: Path) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.annotations import summarise, write_found
-from pytest_flashinfer.cli.files import BROKEN, MISNAMED, UNKNOWN, Kinds, owner_of, sort_by_kind
+from pytest_flashinfer.cli.files import BROKEN, MISNAMED, NAMELESS, UNKNOWN, Kinds, owner_of, sort_by_kind
 from pytest_flashinfer.data import schema, sniff
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FOLDERS = ("definitions", "solutions", "workloads")
 AS_THEY_ARE = ("definitions", "workloads")  # also where they are named themselves: where a file lies there counts
+NO_RECORDS = (sniff.TIMINGS, MISNAMED, NAMELESS)  # which are not checked
 
 
 def run(paths: Sequence[Path], *, verbose: bool) -> int:
@@ -39,9 +40,9 @@ def run(paths: Sequence[Path], *, verbose: bool) -> int:
     homes = [path for path in paths if (path / FOLDERS[0]).is_dir()]
     closed: list[OSError] = []
     kinds = sort_by_kind(paths, closed)
-    files = sum(len(group) for kind, group in kinds.items() if kind not in (sniff.TIMINGS, MISNAMED))
+    files = sum(len(group) for kind, group in kinds.items() if kind not in NO_RECORDS)
     dataset = _dataset(paths, homes, kinds)
-    found = unique([*map(cannot_enter, closed), *_dataset_problems(dataset), *_other_problems(kinds, paths)])
+    found = unique([*map(cannot_enter, closed), *_dataset_problems(dataset, kinds), *_other_problems(kinds, paths)])
     if not files and not closed and all(fault.kind != "fault" for fault in found):  # no check has passed
         nothing = "nothing to check: there is no .json, .jsonl or .py record"
         found += tuple(Fault(path, None, "", nothing) for path in paths)
@@ -75,7 +76,7 @@ def _inside(path: Path, folders: Iterable[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
+def _dataset_problems(dataset: DataSet, kinds: Kinds) -> Iterator[Fault]:
     for path in dataset.definition_files():
         yield from dataset.problems(path)
     if dataset.names:  # pytest may be given a part of them; what is handed in has to be whole
@@ -84,7 +85,7 @@ def _dataset_problems(dataset: DataSet) -> Iterator[Fault]:
         yield from dataset.without_workloads()
     if dataset.names:
         yield from dataset.unread_workloads()
-    for path in dataset.unused_modules():
+    for path in dataset.unused_modules(kinds.get(NAMELESS, ())):
         yield Fault(path, None, "", "has no line `definition = ...`: it is not run", kind="warning")
     for loaded in dataset.solutions:
         if loaded.value is None or loaded.value.definition not in dataset.names:

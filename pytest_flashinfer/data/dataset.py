@@ -19,7 +19,7 @@ from pytest_flashinfer.data.workload_files import WorkloadFiles
 from pytest_flashinfer.data.workload_rules import check_workloads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Solution, Workload
@@ -113,11 +113,14 @@ class DataSet:
         found = [fault for loaded in self._read_solutions if loaded.path not in named for fault in _no_solution(loaded)]
         return [fault for fault in found if sniff.kind_of(read_json(fault.path, nan_ok=True).value) is None]
 
-    def unused_modules(self) -> list[Path]:
-        """List the Python files in the folders of solutions that name no definition, and are no solution's sources."""
+    def unused_modules(self, more: Iterable[Path] = ()) -> list[Path]:
+        """List the Python files in the folders of solutions that name no definition, and are no solution's sources.
+
+        So for `more` of them, from other folders.
+        """
         values = ((each.path.parent, each.value) for each in self.solutions if each.value is not None)
         used = {folder / source.path for folder, value in values for source in value.sources}
-        return [path for path in self._others if path not in used]
+        return [path for path in dict.fromkeys((*self._others, *more)) if path not in used]
 
     def closed_folders(self) -> tuple[Fault, ...]:
         """Say which folders cannot be looked into, and why."""

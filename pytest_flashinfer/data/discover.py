@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.files import enter, read_text
 from pytest_flashinfer.data.solution_forms import CONFIG, MAX_SOURCE
-from pytest_flashinfer.data.solution_module import is_solution_module, misspelt_definition
+from pytest_flashinfer.data.solution_module import RUN, is_solution_module, misspelt_definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -139,6 +139,12 @@ def _below(root: Path, closed: list[OSError] | None) -> Iterator[Path]:
 def may_be_solution(path: Path) -> bool:
     """Whether a Python file may be a solution, as one that cannot be read may, or nearly says that it is one."""
     return path.name not in _NO_SOLUTION and _names_definition(path)
+
+
+def lacks_definition(path: Path) -> bool:
+    """Whether a Python file looks like a solution, by its name and a function `run`, but for the definition's name."""
+    text = read_text(path, MAX_SOURCE)[0] if _OTHER.match(path.name) is None else None
+    return text is not None and RUN.search(text) is not None and not may_be_solution(path)
 
 
 def _names_definition(path: Path) -> bool:

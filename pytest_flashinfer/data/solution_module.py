@@ -36,7 +36,7 @@ _TELLING: dict[str, type | tuple[type, ...]] = {
 _TEXT = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=[ \t]*([\"'])([\w.-]+)\2", re.MULTILINE)
 _MOST_NAMES = 1000  # of a module that are looked at
 _MOST_SHOWN = 60  # characters of an expression
-_RUN = re.compile(r"^(?:async )?def run\(", re.MULTILINE)
+RUN = re.compile(r"^(?:async )?def run\(", re.MULTILINE)
 
 
 class Slip(NamedTuple):
@@ -77,7 +77,7 @@ def is_solution_module(text: str) -> bool:
 
 def misspelt_definition(text: str) -> Slip | None:
     """Find where Python source with a function `run` names a definition, but for a slip of the pen."""
-    if _RUN.search(text) is None or is_solution_module(text):
+    if RUN.search(text) is None or is_solution_module(text):
         return None
     found = (match for match in islice(_TEXT.finditer(text), _MOST_NAMES) if _is_near(match[1]))
     slip = next((Slip(match[1], match[3], text.count("\n", 0, match.start()) + 1) for match in found), None)
