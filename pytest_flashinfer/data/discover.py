@@ -18,6 +18,7 @@ _SOL_PROBLEM = "definition.json"
 TRACE_SUFFIX = ".trace.json"  # the record of how a solution came to be, beside the solution
 _NOBODYS = ("venv", "node_modules")  # folders that hold other people's files
 _NO_SOLUTION = ("conftest.py", "__init__.py")  # which Python and pytest import by themselves
+_IMPORT = re.compile(r"^(?:import|from) (?:torch|triton)\b", re.MULTILINE)
 _OTHER = re.compile(r"_|conftest\.py$|test_|setup\.py$")  # Python files that nobody takes for a solution
 
 
@@ -142,9 +143,12 @@ def may_be_solution(path: Path) -> bool:
 
 
 def lacks_definition(path: Path) -> bool:
-    """Whether a Python file looks like a solution, by its name and a function `run`, but for the definition's name."""
+    """Whether a Python file looks like a solution but for the definition's name.
+
+    Its name is no test's, and it has a function `run` and imports torch or Triton: any script may have the one.
+    """
     text = read_text(path, MAX_SOURCE)[0] if _OTHER.match(path.name) is None else None
-    return text is not None and RUN.search(text) is not None and not may_be_solution(path)
+    return bool(text and RUN.search(text) and _IMPORT.search(text)) and not may_be_solution(path)
 
 
 def _names_definition(path: Path) -> bool:
