@@ -228,14 +228,18 @@ def _empty(grid: Grid) -> Iterator[Wish]:
 
 
 def _as_many(grid: Grid) -> Iterator[Wish]:
-    """Yield cases with as many tokens as sequences, or as a padded output has rows, and not as many for each sequence.
+    """Yield cases with as many tokens as sequences, as keys, or as a padded output has rows, but not so in each.
 
-    A kernel may take the one for a step of decoding, and the other for a batch without padding.
+    A kernel may take the first for a step of decoding, the next for attention to the own sequence, the last for a batch
+    without padding.
     """
     sizes = grid.settled(grid.base)
     names = [name for name, what in grid.totals.items() if what != "pages" and name in grid.contract.free][:1]
     count = size(grid.plan.batch, sizes)
     yield from (({**grid.base, name: count}, {}) for name in names if count)
+    kinds = {what: name for name, what in grid.totals.items()}
+    if {"q", "kv"} <= kinds.keys() and "q_longer" in grid.structures:
+        yield {**grid.base, kinds["kv"]: sizes[kinds["q"]]}, {"structure": "q_longer"}
     for trees in filter(None, grid.contract.output_dims.values()):
         axes = [tree.id for tree in trees[:2] if isinstance(tree, ast.Name) and tree.id in grid.contract.free]
         if len(axes) > 1 and not set(axes) & set(names):

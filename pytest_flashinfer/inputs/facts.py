@@ -11,7 +11,7 @@ from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.data.evaluate import is_true
 from pytest_flashinfer.data.scalars import rounding
 from pytest_flashinfer.inputs.following import add_following
-from pytest_flashinfer.inputs.hints import Facts, learn
+from pytest_flashinfer.inputs.hints import Facts, learn, learn_filters
 from pytest_flashinfer.inputs.trees import comparisons, constant, names_of
 
 Shapes = Mapping[str, "tuple[str, ...] | None"]
@@ -169,6 +169,7 @@ def read(constraints: tuple[str, ...], shapes: Shapes, floats: Collection[str] =
             if rule.names & tensors:
                 data.append(rule)
                 learn(part, tensors, facts)
+                learn_filters(part, tensors, facts)
             else:
                 (scalar if _bounds_scalars(rule, floats) else axis).append(rule)
     add_following([rule.tree for rule in data], tensors, facts)

@@ -88,12 +88,28 @@ class Grid:
         wish = {name: self._base(name) for name in self.contract.free}
         for share in _SHARES:
             smaller = {name: max(1, round(n * share)) for name, n in wish.items()}
-            try:
-                if self.fits(self.settled(smaller)):
-                    return smaller
-            except InputsError:
-                continue
+            if self._possible(smaller):
+                return smaller if share == 1 else self._grown(smaller, wish)
         return wish
+
+    def _grown(self, smaller: dict[str, int], wish: Mapping[str, int]) -> dict[str, int]:
+        """Let axes come nearer to `wish`, one after the other, where the budget allows it: it may be another's to take.
+
+        Of a pool of large states, say, a batch takes little.
+        """
+        for name, most in wish.items():
+            for n in range(most, smaller[name], -1):
+                if self._possible({**smaller, name: n}, name):
+                    smaller[name] = n
+                    break
+        return smaller
+
+    def _possible(self, wish: Mapping[str, int], *kept: str) -> bool:
+        try:
+            sizes = self.settled(wish)
+        except InputsError:
+            return False
+        return self.fits(sizes) and all(sizes[name] == wish[name] for name in kept)
 
     @cached_property
     def counts(self) -> frozenset[str]:

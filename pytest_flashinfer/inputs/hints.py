@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pytest_flashinfer.inputs.trees import both_ways, called, constant, joined, names_of, stripped, terms_of
 
+NEGATIVE = (-1, -2)  # what marks unused entries where every negative number does
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -63,14 +65,56 @@ def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
         for part in parts:
             learn(part, tensors, facts)
     elif parts := [part for part in joined(node, ast.Or, ast.BitOr) if names_of(part) & tensors]:
-        values = [_value(part, tensors) for part in parts]
-        if isinstance(node, ast.BinOp) and len({names_of(part) & tensors for part in parts}) == 1:
-            for part, found in zip(parts, values, strict=True):
-                if found is not None and isinstance(part, ast.Compare):  # of each element, not of all together
-                    facts.others.setdefault(found[0], []).append(found[1])
-        ranges = [part for part, value in zip(parts, values, strict=True) if value is None]
-        learn((ranges or parts)[0], tensors, told := Facts())
-        facts.take_bounds(told)
+        _of_alternatives(parts, tensors, facts, single=isinstance(node, ast.BinOp))
+
+
+def _of_alternatives(parts: list[ast.expr], tensors: set[str], facts: Facts, *, single: bool) -> None:
+    """Learn from parts of which one has to hold; `single`: of each element, not of all together."""
+    values = [_value(part, tensors) for part in parts]
+    guards = [_exempted(part, tensors) for part in parts]
+    if single:
+        alike = len({names_of(part) & tensors for part in parts}) == 1
+        for part, found, name in zip(parts, values, guards, strict=True):
+            if alike and found is not None and isinstance(part, ast.Compare):
+                facts.others.setdefault(found[0], []).append(found[1])
+            if name and len(parts) > 1:
+                facts.others.setdefault(name, []).extend(map(ast.Constant, NEGATIVE))
+    ranges = [part for part, *other in zip(parts, values, guards, strict=True) if other == [None, ""]]
+    for part in ranges or parts:
+        learn(part, tensors, told := Facts())
+        if told != Facts():
+            facts.take_bounds(told)
+            break
+
+
+def _exempted(part: ast.expr, tensors: set[str]) -> str:
+    """Return the tensor whose negative elements a condition is about, as `x < 0`: what else is said is not of these."""
+    node = stripped(part)
+    pairs = both_ways(node) if isinstance(node, ast.Compare) else ()
+    below = {(ast.Lt, 0), (ast.LtE, -1)}
+    found = (x.id for x, op, value in pairs if isinstance(x, ast.Name) and (op, constant(value)) in below)
+    return next((name for name in found if name in tensors), "")
+
+
+def learn_filters(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
+    """Have negative entries where those from 0 on are picked out or counted, as by `x[x >= 0]`: they mark nothing."""
+    for node in ast.walk(tree):
+        picked: ast.expr | None = node.slice if isinstance(node, ast.Subscript) else None
+        if isinstance(node, ast.Call):
+            which, picked = called(node)
+            picked = picked if which in {"sum", "count_nonzero", "nonzero"} else None
+        if isinstance(picked, ast.Compare):
+            for left, op, right in both_ways(picked):
+                if isinstance(left, ast.Name) and left.id in tensors:
+                    marks = map(ast.Constant, _filtered(op, constant(right)))
+                    facts.others.setdefault(left.id, []).extend(marks)
+
+
+def _filtered(op: type[ast.cmpop], value: object) -> tuple[int, ...]:
+    """Return negative numbers that a condition leaves out."""
+    if (op, value) in {(ast.GtE, 0), (ast.Gt, -1)}:
+        return NEGATIVE
+    return (value,) if op is ast.NotEq and isinstance(value, int) and value < 0 else ()
 
 
 def _value(part: ast.expr, tensors: set[str]) -> tuple[str, ast.expr] | None:

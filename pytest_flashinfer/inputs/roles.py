@@ -25,7 +25,7 @@ from pytest_flashinfer.inputs.length_roles import (
 from pytest_flashinfer.inputs.row_roles import PER_ROW, amounts, bits, blocks, ends, order, packed, parts, starts, steps
 from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis, index_limit, pool_of, slots_of
 from pytest_flashinfer.inputs.told import apart
-from pytest_flashinfer.inputs.trees import names_of
+from pytest_flashinfer.inputs.trees import called, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,9 +99,9 @@ def _page_ids(s: Subject) -> Role | None:
 
 
 def _batch_ids(s: Subject) -> Role | None:
-    if not s.named(ROW_IDS):
+    if not s.named(ROW_IDS) or len(s.dims) > 1:  # rows that are pointed to, several or none
         return None
-    return None if len(s.dims) > 1 or s.unused else Role("batch_ids")  # rows that are pointed to, several or none
+    return Role("batch_ids", unused=s.unused)
 
 
 def _positions(s: Subject) -> Role | None:
@@ -180,14 +180,22 @@ _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
 
 
 def _apart(s: Subject, role: Role) -> Role:
-    """Return the role of ids as slots or as choices have it, where words say that none comes twice at all, or in a row.
+    """Return the role of ids as slots or as choices have it, where none comes twice as is said, at all or in a row.
 
     Two rows of a state that are one would have a kernel that updates them at once do what no contract says.
     """
-    if role.kind not in _ALIKE | {"slots"} or not s.dims or not apart(s.text):
+    if role.kind not in _ALIKE | {"slots"} or not s.dims or not (apart(s.text) or _counted_once(s)):
         return role
     by_row = role.kind in _ALIKE and len(s.dims) > 1 and s.told(PER_ROW)
     return replace(role, kind="expert_ids") if by_row else replace(role, kind="slots", distinct=True)
+
+
+def _counted_once(s: Subject) -> bool:
+    """Say whether as many different ones are picked out as there are, as `x[x >= 0].unique().numel() == n_used`."""
+    sides = (side for rule in s.contract.reading.data for side in (rule.left, rule.right) if side is not None)
+    nodes = (node for side in sides for node in ast.walk(side) if isinstance(node, ast.Call))
+    picked = (inner for which, inner in map(called, nodes) if which == "unique" and isinstance(inner, ast.Subscript))
+    return any(isinstance(each.value, ast.Name) and each.value.id == s.name for each in picked)
 
 
 def role_of(contract: Contract, name: str) -> Role:

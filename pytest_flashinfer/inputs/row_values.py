@@ -33,23 +33,32 @@ def _rows(found: Sequences, count: int, most: int = 0) -> list[int] | None:
 
 
 def batch_ids(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:
-    """Return the sequence of each row."""
+    """Return the sequence of each row; rows of none are marked, where the contract has such."""
     del device
+    ids = _sequence_of_rows(setting, name, found)
+    unused.mark(setting, name, ids)
+    return ids
+
+
+def _sequence_of_rows(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     count = math.prod(setting.shape(name))
     table = next((setting.shape(n)[0] for n in setting.plan.of("page_table")), 0)
     lengths = _rows(found, count, table)
     if lengths is not None:
         repeats = torch.tensor(lengths, dtype=torch.int64)
         return torch.arange(len(lengths)).repeat_interleave(repeats).view(setting.shape(name))
-    if found.kv and sum(found.kv) >= count and not 0 < table < len(found.kv):
-        rows = setting.rng.sample([b for b, length in enumerate(found.kv) for _ in range(length)], count)
+    none, room = setting.plan.roles[name].unused, sum(found.kv or ())
+    if found.kv and (room >= count or none) and not 0 < table < len(found.kv):
+        rows = setting.rng.sample([b for b, length in enumerate(found.kv) for _ in range(length)], min(count, room))
+        rows += none[:1] * (count - len(rows))
     else:
         limit = max(1, table or found.count or _outer(setting, name))
         rows = [setting.rng.randrange(limit) for _ in range(count)]
     ids = torch.tensor(rows, dtype=torch.int64).view(setting.shape(name))
     if setting.rng.randrange(2) and _any_order(setting, name) and unused.hold(setting, name, ids):
         return ids
-    return ids.flatten().sort().values.view(ids.shape)
+    given = ids.flatten() >= 0
+    return torch.cat([ids.flatten()[given].sort().values, ids.flatten()[~given]]).view(ids.shape)
 
 
 def _any_order(setting: Setting, name: str) -> bool:
@@ -77,6 +86,9 @@ def positions(setting: Setting, name: str, found: Sequences, device: torch.devic
         seen: dict[int, list[int]] = {}
         places = []
         for row in batch.flatten().tolist():
+            if row < 0:  # of no sequence: nobody reads where it would go
+                places.append(setting.rng.randrange(max([1, *most])))
+                continue
             left = seen.setdefault(row, setting.rng.sample(range(most[row]), most[row]))
             places.append(left.pop() if left else 0)
         return torch.tensor(places, dtype=torch.int64).view(shape)

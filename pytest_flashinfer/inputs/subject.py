@@ -11,7 +11,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import torch_dtype
 from pytest_flashinfer.inputs.facts import dimension
-from pytest_flashinfer.inputs.hints import Bound
+from pytest_flashinfer.inputs.hints import NEGATIVE, Bound
 from pytest_flashinfer.inputs.trees import constant
 from pytest_flashinfer.inputs.uses import Use, use
 
@@ -37,6 +37,12 @@ NAMES: Final = {
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)\]])-\d+\b(?!\.\d)")
 _BEGINS: Final = re.compile(r"(between|from|least|minimum|range|times|by|[<>*]=?|[≤≥])\s*[\[(]?\s*$")
+_NEGATIVE_ONES: Final = re.compile(r"(?<!non-)(?<!non)(?<!no )(?<!not )(?<!never )\bnegative\b|\bbelow (0|zero)\b")
+_SENTENCE: Final = re.compile(r"\.(?:\s|$)")
+# Words for entries that are not used.
+PADS: Final = re.compile(
+    r"\b(pad\w*|unused|invalid|sentinel|dropp\w*|skip\w*|no (row|token|slot|entry))\b", re.IGNORECASE
+)
 _ENDS: Final = re.compile(r"\s*(,[^,()\[\]]+[)\]]|to\b|through\b|\.\.|…)")
 
 
@@ -96,12 +102,14 @@ class Subject:
     def unused(self) -> tuple[int, ...]:
         """What marks entries that are not used, -1 first: what a constraint allows besides a range, or the description.
 
-        A negative number in words counts unless it is the end of a range or an axis; only -1 may begin a range.
+        A negative number in words counts unless it is the end of a range or an axis; only -1 may begin a range. Where
+        a text says that negative entries are padding, several of these are.
         """
         facts = self.contract.reading.facts
         stated = [constant(tree) for tree in facts.others.get(self.name, ())]
         least = [constant(tree) for tree in facts.bounds.get(self.name, Bound()).lower]
         found = {n for n in stated if isinstance(n, int)} | {-1 for n in least if n == -1}
+        found |= set(NEGATIVE) if any(map(_says_negative, self._sentences())) else set()
         if not self.told(r"(dim|axis|dimension)\s*=?\s*-\d"):
             for match in _NEGATIVE.finditer(self.text):
                 before, after = self.text[: match.start()], self.text[match.end() :]
@@ -109,6 +117,17 @@ class Subject:
                     found.add(int(match[0]))
         ends = torch.iinfo(torch_dtype(self.contract.dtype(self.name)))
         return tuple(sorted((n for n in found if ends.min <= n <= ends.max), reverse=True))
+
+
+    def _sentences(self) -> list[str]:
+        """Return the own description's sentences, and those of the definition's that name this input."""
+        whole = (self.contract.definition.description or "").lower()
+        named = re.compile(rf"\b{re.escape(self.name.lower())}\b")
+        return [*_SENTENCE.split(self.text), *filter(named.search, _SENTENCE.split(whole))]
+
+
+def _says_negative(sentence: str) -> bool:
+    return _NEGATIVE_ONES.search(sentence) is not None and PADS.search(sentence) is not None
 
 
 def find_axis(contract: Contract, what: str) -> ast.expr | None:

@@ -11,6 +11,7 @@ from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.inputs import scalars
 from pytest_flashinfer.inputs.dtypes import torch_dtype
 from pytest_flashinfer.inputs.equation import size
+from pytest_flashinfer.inputs.subject import PADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
 # The last entries, as in a batch that is padded to the size of a captured graph, and all entries.
 STRUCTURES: Final = ("padded_tail", "all_padded")
-_KINDS: Final = frozenset({"slots", "token_ids", "index", "positions", "expert_ids"})
-_PADS: Final = re.compile(
-    r"\b(pad\w*|unused|invalid|sentinel|dropp\w*|skip\w*|no (row|token|slot|entry))\b", re.IGNORECASE
-)
+_KINDS: Final = frozenset({"slots", "token_ids", "index", "positions", "expert_ids", "batch_ids"})
 _PLAIN: Final = frozenset({"uniform", "identity"})
 _SHARE: Final = 5  # at most one entry in five is unused, where it is not the structure: what a call costs stays alike
 _MOST: Final = 1 << 12
@@ -94,7 +92,7 @@ def _pads(contract: Contract, name: str) -> bool:
     """Say whether a text speaks of entries that are not used, of an input in particular or with its name."""
     sentences = re.split(r"[.;](?:\s|$)", contract.definition.description or "")
     own = [contract.definition.inputs[name].description or "", *(each for each in sentences if name in each)]
-    return any(_PADS.search(text) for text in own)
+    return any(PADS.search(text) for text in own)
 
 
 def _one_past(setting: Setting, name: str) -> list[int]:

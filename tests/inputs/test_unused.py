@@ -63,6 +63,11 @@ def test_a_value_that_a_constraint_allows_besides_a_range_is_drawn(constraint, v
         ("at least -7", set()),
         ("scaled by 1e-5 or -0.5", set()),
         ("class along axis -2", set()),
+        ("class of each row, negative for padding", {-1, -2}),
+        ("a row with an entry below 0 is skipped", {-1, -2}),
+        ("non-negative; padding comes last", set()),
+        ("never negative, not even where a row is padding", set()),
+        ("may be negative. Padding is zero.", set()),
     ],
 )
 def test_negative_numbers_in_words_mark_unused_entries(words, values):
@@ -84,6 +89,32 @@ def test_negative_numbers_in_words_mark_unused_entries(words, values):
 def test_what_words_allow_is_not_drawn_where_a_constraint_forbids_it(constraint, drawn):
     labels = torch.cat(labels_of(losses("-1 for padding, -100 for ignored rows", constraint), 30))
     assert set(labels[labels < 0].tolist()) == drawn
+
+
+@pytest.mark.parametrize(
+    ("constraint", "values"),
+    [
+        ("int(labels[labels >= 0].unique().numel()) <= n", {-1, -2}),
+        ("int((labels > -1).sum()) <= n", {-1, -2}),
+        ("int((0 <= labels).sum()) <= n", {-1, -2}),
+        ("torch.count_nonzero(labels != -7) <= n", {-7}),
+        ("int((labels != 3).sum()) <= n", set()),
+        ("int((labels >= 1).sum()) <= n", set()),
+        ("bool((labels >= 0).all())", set()),
+        ("int((labels >= 0).sum()) == n", set()),
+    ],
+)
+def test_entries_that_a_constraint_leaves_out_occur(constraint, values):
+    drawn = torch.cat(labels_of(losses("", constraint), 30))
+    assert set(drawn[drawn < 0].tolist()) == values
+
+
+def test_a_sentence_about_an_input_counts_wherever_it_stands():
+    definition = replace(losses(), description="Labels say the class; a negative one of labels is padding.")
+    drawn = torch.cat(labels_of(definition, 30))
+    assert set(drawn[drawn < 0].tolist()) == {-1, -2}
+    other = replace(losses(), description="A negative shift is invalid. The labels say the class.")
+    assert int(torch.cat(labels_of(other, 30)).min()) >= 0
 
 
 def test_values_that_an_unsigned_dtype_lacks_are_not_drawn():
@@ -223,3 +254,37 @@ def test_experts_of_a_token_may_be_elsewhere():
     definition = define("routed", ROUTED.axes, inputs, ROUTED.outputs, NOTHING)
     drawn = torch.cat([make_inputs(definition, {"num_tokens": 6}, Recipe(seed))["topk_ids"] for seed in range(9)])
     assert set(drawn.flatten().tolist()) == {-1, 0, 1, 2, 3, 4, 5}
+
+
+def test_bounds_hold_of_ids_that_may_be_none_at_all():
+    """Of `none or (least and most)` the first says nothing of values."""
+    definition = define(
+        "finalize", axes(n=None, rows=None, k=3),
+        {"x": tensor("rows k"), "row_of_slot": tensor("n k", "int32", description="-1 for what was dropped")},
+        {"y": tensor("n k")}, NOTHING,
+        "row_of_slot.numel() == 0 or (int(row_of_slot.min()) >= -1 and int(row_of_slot.max()) < rows)",
+        "row_of_slot[row_of_slot >= 0].unique().numel() == int((row_of_slot >= 0).sum())",
+    )  # fmt: skip
+    drawn = [make_inputs(definition, {"n": 4, "rows": rows}, Recipe(seed))["row_of_slot"]
+             for seed in range(20) for rows in (12, 7, 40)]  # fmt: skip
+    assert {-1, 6, 11} <= set(torch.cat(drawn).flatten().tolist())
+
+
+def test_rows_of_no_request_are_bound_by_nothing():
+    """Of `(request < 0) | (position < room of the request)` the first marks padding, rather than bounding all."""
+    definition = define(
+        "append", axes(n=None, b=None, c=None, pages=None, refs=None, page_size=4),
+        {"x": tensor("n"), "req_indices": tensor("n", "int32"), "positions": tensor("n", "int32"),
+         "cache": tensor("pages page_size"), "page_ids": tensor("refs", "int32"),
+         "page_indptr": tensor("c", "int32"), "last_page_len": tensor("b", "int32")},
+        {"y": tensor("n")}, NOTHING, "c == b + 1", "refs == page_indptr[-1].item()",
+        "bool((req_indices >= -1).all()) and bool((req_indices < b).all())", "bool((positions >= 0).all())",
+        "bool(((req_indices < 0) | (positions < ((page_indptr[1:] - page_indptr[:-1] - 1) * page_size + last_page_len)"
+        "[req_indices.clamp(min=0).long()])).all())",
+        "(req_indices.long() * 1000 + positions)[req_indices >= 0].unique().numel() == int((req_indices >= 0).sum())",
+    )  # fmt: skip
+    drawn = [make_inputs(definition, {"n": n, "b": 3, "c": 4, "pages": 9, "refs": 5}, Recipe(seed))
+             for seed in range(20) for n in (1, 6, 30)]  # fmt: skip
+    requests = torch.cat([each["req_indices"] for each in drawn])
+    assert set(requests.tolist()) == {-1, 0, 1, 2}
+    assert len(torch.unique(torch.cat([each["positions"] for each in drawn]))) > 4
