@@ -6,11 +6,13 @@ import os
 import re
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from pytest_flashinfer.here import from_here
 from pytest_flashinfer.options import REPLAY
 from pytest_flashinfer.report import github, markdown
 from pytest_flashinfer.report.results import Broken
@@ -80,7 +82,8 @@ class GitHub:
     def _broken(self, exitstatus: int) -> list[Broken]:
         ended = [Broken("the run", _ENDS[exitstatus])] if exitstatus in _ENDS else []
         lost = [Broken("the run", text) for text in self.session.lost]
-        return [*self._internal, *ended, *lost, *self.session.outcomes.broken()]
+        others = (replace(each, text=from_here(self.config, each.text)) for each in self.session.outcomes.broken())
+        return [*self._internal, *ended, *lost, *others]
 
     def tell(self, reporter: pytest.TerminalReporter) -> None:
         """Say why the job has no summary."""
@@ -146,6 +149,15 @@ def _failures(reporter: pytest.TerminalReporter) -> Iterator[github.Failure]:
                 here = reporter.config.invocation_params.dir
                 for fault in filter(None, faults):
                     yield github.Failure(str(here / fault[1]), int(fault[2]), "a file is not valid", fault[3])
+            elif (at := _place(report, text)) is not None:
+                said = from_here(reporter.config, Broken(report.nodeid, text).message)
+                yield github.Failure(*at, report.nodeid, said)
             else:
                 file, number, _ = getattr(report, "location", None) or (report.nodeid.partition("::")[0], 0, "")
                 yield github.Failure(str(reporter.config.rootpath / file), (number or 0) + 1, report.nodeid, text)
+
+
+def _place(report: object, text: str) -> tuple[str, int] | None:
+    """Return where a file could not be collected: its folder, or pytest's own lines, are no place to look at."""
+    at = Broken("", text).place if isinstance(report, pytest.CollectReport) else None
+    return None if at is None else (str(Path(at[0]).absolute()), at[1])

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 UNREAD = "fib_unread"  # of a schema check: the solution files that fail it, as JSON rows of a definition and a name
 UNKNOWN = "unknown"  # the author, and the definition where nothing names one, of a file that cannot be read
 _EXCEPTION = re.compile(r"[\w.]+: ")
+_UNPARSED = re.compile(r'^E +File "([^"\n]+)", line (\d+)', re.MULTILINE)  # as pytest shows a SyntaxError
+_FRAME = re.compile(r"^(\S[^:\n]*):(\d+): ", re.MULTILINE)  # of a traceback
+_OF_OTHERS = re.compile(r"^<|[/\\](?:(?:site|dist)-packages|python\d[\d.]*)[/\\]")
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,23 @@ class Broken:
 
     @property
     def message(self) -> str:
-        """The line that says why: the first, or that of the exception within what pytest shows of code."""
+        """The line that says why: the first, or that of the exception within what pytest shows of code.
+
+        Of code that does not parse it says where: what pytest shows is how that came to be read.
+        """
+        at = _UNPARSED.search(self.text)
+        return f"{at[1]}:{at[2]}: {self._error}" if at else self._error
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """The line of code, from 1, that does not parse, or in which the exception came up within somebody's files."""
+        at = _UNPARSED.search(self.text)
+        if at is None:
+            *_, at = None, *(each for each in _FRAME.finditer(self.text) if not _OF_OTHERS.search(each[1]))
+        return None if at is None else (at[1], int(at[2]))
+
+    @property
+    def _error(self) -> str:
         lines = [line for line in self.text.splitlines() if line.strip()]
         errors = [line[1:].strip() for line in lines if line.startswith("E  ")]
         named = (line for line in errors if _EXCEPTION.match(line))

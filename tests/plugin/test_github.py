@@ -152,8 +152,19 @@ def test_the_summary_has_what_is_no_solutions_failure(repository, on_github, tmp
 
 def test_the_summary_has_what_was_not_collected(repository, on_github):
     repository.write("definitions/elementwise/test_more.py", "import no_such_module\n")
-    assert repository.run().code == 2
+    repository.write("definitions/elementwise/deep/conftest.py", "import pytest\n\ndef x(:\n")
+    repository.write("definitions/elementwise/deep/other.json", "{}")
+    done = repository.run()
+    assert done.code == 2
+    errors = [line for line in done.output.splitlines() if line.startswith("::")][2:]
+    assert errors == [
+        "::error file=definitions/elementwise/deep/conftest.py,line=3,title=definitions/elementwise/deep"
+        "::definitions/elementwise/deep/conftest.py:3: SyntaxError: invalid syntax",
+        "::error file=definitions/elementwise/test_more.py,line=1,title=definitions/elementwise/test_more.py"
+        "::ModuleNotFoundError: No module named 'no_such_module'",
+    ]
     said = on_github()
+    assert "deep</code> | <code>definitions/elementwise/deep/conftest.py:3: SyntaxError: invalid syntax</code>" in said
     assert "| <code>the run</code> | <code>it was interrupted, and not all of it was run</code> |" in said
     assert "definitions/elementwise/test_more.py</code> | <code>ModuleNotFoundError: No module named" in said
 

@@ -51,13 +51,26 @@ def test_a_run_without_failures_has_no_such_heading():
     [
         ("a.json:3: no\nb.json:4: no", "a.json:3: no"),
         ("def f():\n>   g()\nE   ValueError: odd\nE   more", "ValueError: odd"),
-        ('import x\nE     File "c.py", line 1\nE       def (\nE   SyntaxError: bad', "SyntaxError: bad"),
+        ('import x\nE     File "c.py", line 1\nE       def (\nE   SyntaxError: bad', "c.py:1: SyntaxError: bad"),
         (">   assert a\nE   assert 1 == 2\nE    +  where", "assert 1 == 2"),
         ("\n", ""),
     ],
 )
 def test_the_line_that_says_why(text, message):
     assert Broken("item", text).message == message
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('/usr/lib/python3.11/ast.py:50: in parse\nE     File "/a/c.py", line 4\nE   SyntaxError: bad', ("/a/c.py", 4)),
+        ("a/c.py:2: in <module>\n    import d\nd.py:7: in <module>\n    1/0\nE   ZeroDivisionError: 0", ("d.py", 7)),
+        ("c.py:2: in <module>\n/x/site-packages/t/u.py:9: in f\n<frozen i>:1: in g\nE   ValueError: 0", ("c.py", 2)),
+        ("no such thing", None),
+    ],
+)
+def test_the_line_of_code_that_says_why(text, place):
+    assert Broken("item", text).place == place
 
 
 def test_failures_of_no_solution_come_first_and_fit():
