@@ -46,7 +46,11 @@ class GitHub:
         self.stopped = False
         self._lost = ""
         self._internal: list[Broken] = []
-        self._warnings: dict[str, None] = {}
+        self._warnings: dict[str, dict[str, object]] = {}  # by text, the properties that say where to look
+
+    @property
+    def _root(self) -> Path:
+        return Path(os.environ.get("GITHUB_WORKSPACE") or self.config.rootpath)
 
     @property
     def _reporter(self) -> pytest.TerminalReporter | None:
@@ -66,8 +70,11 @@ class GitHub:
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
         """Keep what is said of the run as a whole, as of a folder without solutions."""
         config = when == "config" and issubclass(warning_message.category, pytest.PytestWarning)
-        if config or issubclass(warning_message.category, RunWarning):
-            self._warnings[str(warning_message.message)] = None
+        of_run = issubclass(warning_message.category, RunWarning)
+        if config or of_run:
+            file, line = warning_message.filename, warning_message.lineno
+            at = {"file": github.relative(file, self._root), "line": line} if of_run and line else {}
+            self._warnings[str(warning_message.message)] = at
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -96,9 +103,9 @@ class GitHub:
         reporter = self._reporter
         if not self.stopped or reporter is None:
             return
-        root = Path(os.environ.get("GITHUB_WORKSPACE") or self.config.rootpath)
-        told = [github.command("warning", github.short(text)) for text in self._warnings][: github.SHOWN]
-        for line in (github.resume(self.token), *github.errors(_failures(reporter), root), *told):
+        told = [github.command("warning", github.short(text), **at) for text, at in self._warnings.items()]
+        errors = github.errors(_failures(reporter), self._root)
+        for line in (github.resume(self.token), *errors, *told[: github.SHOWN]):
             reporter.write_line(line)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_flashinfer import warned
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.declarations import DECLARATIONS
 from pytest_flashinfer.dormant import from_line
@@ -40,14 +41,20 @@ class Idle:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Warn of what the command line says for a name or pattern that neither a definition nor an op_type has.
 
+        So of a threshold where there is no baseline, as in the first run of a workflow that would compare with one.
         Lines of an ini file are meant for more than one run; but of a name within them that nothing here has nobody
         can say what it means. Raises pytest.UsageError with `-W error`.
         """
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
             return
-        for text in self._unmatched():
+        for text in (*self._without_baseline(), *self._unmatched()):
             if not self._warn(text):
                 raise pytest.UsageError(text)
+
+    def _without_baseline(self) -> Iterator[str]:
+        options = self.session.options
+        if options.threshold and options.baseline is None:
+            yield "--fib-threshold: nothing is compared: say with --fib-baseline=FILE what an earlier run took"
 
     def _unmatched(self) -> Iterator[str]:
         patterns = [pair for pair in dict.fromkeys(self.session.gates.patterns) if pair[1] != "*"]
@@ -87,7 +94,7 @@ class Idle:
     def _warn(self, text: str) -> bool:
         """Issue a warning; say whether it is one, rather than an error, as with `-W error`."""
         try:
-            self.session.config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+            warned.of_run(text)
         except pytest.PytestWarning:
             return False
         return True

@@ -177,7 +177,7 @@ def test_a_kernel_that_names_no_definition_is_warned_of_wherever_it_is_found(dat
     samples.write(tmp_path / "tries/tools.py", kernel.replace("run", "other"))
     samples.write(tmp_path / "tries/script.py", kernel.replace("torch", "shutil"))
     warning = f"warning: {tmp_path}/tries/mine.py: has no line `definition = ...`: it is not run"
-    code, lines, said = validate(capsys, tmp_path / "tries")
+    code, lines, _ = validate(capsys, tmp_path / "tries")
     assert code == 1
     assert lines[1:] == [warning, f"{tmp_path}/tries: nothing to check: there is no .json, .jsonl or .py record"]
     solution = {**SOLUTION, "sources": [{"path": "main.py", "content": kernel}]}

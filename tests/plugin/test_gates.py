@@ -249,6 +249,7 @@ def warned_of(repository, option, *more):
     done = repository.run(option, option, "-k", "test_schema", *more)
     assert done.code == 0
     (line,) = [line for line in done.output.splitlines() if "no definition and no op_type of this run" in line]
+    assert line.startswith("  command line:0: RunWarning: --")  # and at none of the plugin's own lines
     return line[line.index("--") :]
 
 
@@ -264,6 +265,13 @@ def test_names_that_are_here_or_meant_for_several_folders_are_not(two, options):
     done = two.run("--collect-only", *options)
     assert done.code == 0
     assert "no definition and no op_type" not in done.output
+
+
+def test_a_threshold_without_a_baseline_is_warned_of(repository, saved):
+    said = "command line:0: RunWarning: --fib-threshold: nothing is compared: say with --fib-baseline=FILE"
+    assert said in repository.run("--fib-threshold=1%", "--collect-only").output
+    for options in (("--fib-threshold=1%", "--fib-baseline=base.json"), ("-o", "fib_threshold=1%")):
+        assert "nothing is compared" not in repository.run(*options, "--collect-only").output
 
 
 def test_a_wrong_name_ends_a_run_whose_warnings_are_errors(repository):

@@ -156,12 +156,18 @@ def test_the_summary_has_what_was_not_collected(repository, on_github):
     repository.write("definitions/elementwise/deep/other.json", "{}")
     done = repository.run()
     assert done.code == 2
-    errors = [line for line in done.output.splitlines() if line.startswith("::")][2:]
-    assert errors == [
-        "::error file=definitions/elementwise/deep/conftest.py,line=3,title=definitions/elementwise/deep"
-        "::definitions/elementwise/deep/conftest.py:3: SyntaxError: invalid syntax",
-        "::error file=definitions/elementwise/test_more.py,line=1,title=definitions/elementwise/test_more.py"
-        "::ModuleNotFoundError: No module named 'no_such_module'",
+    errors = [line for line in done.output.splitlines() if line.startswith("::error")]
+    assert [line.partition(",title=") for line in errors] == [
+        (
+            "::error file=definitions/elementwise/deep/conftest.py,line=3",
+            ",title=",
+            "definitions/elementwise/deep::definitions/elementwise/deep/conftest.py:3: SyntaxError: invalid syntax",
+        ),
+        (
+            "::error file=definitions/elementwise/test_more.py,line=1",
+            ",title=",
+            "definitions/elementwise/test_more.py::ModuleNotFoundError: No module named 'no_such_module'",
+        ),
     ]
     said = on_github()
     assert "deep</code> | <code>definitions/elementwise/deep/conftest.py:3: SyntaxError: invalid syntax</code>" in said
@@ -196,6 +202,12 @@ def test_a_run_of_nothing_says_so(repository, on_github):
     said = on_github()
     assert "| <code>the run</code> | <code>nothing was selected, and nothing was run</code> |" in said
     assert "### Warnings\n\n```text\n--fib-solutions: no solution in " in said
+
+
+def test_a_warning_is_at_the_line_that_it_is_about(repository, on_github):
+    repository.write("solutions/lost.py", "# first\ndefinition = 'scale_ad_h8'\n\n\ndef run(x, w):\n    return x\n")
+    done = repository.run("--collect-only")
+    assert "\n::warning file=solutions/lost.py,line=2::solutions that are not run:%0A" in done.output
 
 
 def test_a_part_without_items_has_nothing_to_say(repository, on_github):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pytest_flashinfer.judge.tolerance import Tolerance, ToleranceError
@@ -41,7 +43,8 @@ def run(quant, *options):
 
 def warned(done):
     marks = ("--fib-tolerance: ", "ini key fib_tolerance: ")
-    lines = [line for line in done.output.splitlines() if "PytestWarning" in line and any(m in line for m in marks)]
+    found = [line for line in done.output.splitlines() if "command line:0: RunWarning: " in line]
+    lines = [line for line in found if any(m in line for m in marks)]
     return [line[min(line.index(m) for m in marks if m in line) :] for line in lines]
 
 
@@ -172,7 +175,8 @@ def test_a_fixture_that_names_no_output_is_an_error_that_names_those_there_are(q
     quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"skale": Tolerance(atol=1)}'))
     case = run(quant)["test_correct[near"]
     assert case.outcome == "error"
-    place = "definitions/quantize/conftest.py:4: fixture tolerance"
+    assert case.properties["status"] == "INVALID_REFERENCE"
+    place = "INVALID_REFERENCE: definitions/quantize/conftest.py:4: fixture tolerance"
     assert f"{place}: quant_h8 has no output 'skale'; did you mean 'scale'?; there are q, scale, mask" in case.text
     quant.write("definitions/quantize/conftest.py", FIXTURE.format(outputs='{"mask": Tolerance(atol=1)}'))
     text = run(quant)["test_correct[near"].text
@@ -183,14 +187,18 @@ def test_a_fixture_that_gives_no_tolerance_is_an_error_of_a_line(quant):
     text = FIXTURE.format(outputs="{}")
     quant.write("definitions/quantize/conftest.py", text.replace("Tolerance(outputs={})", '{"atol": 1e-3}'))
     quant.write("definitions/elementwise/conftest.py", text.replace("outputs={}", "abs_tol=1"))
-    done = quant.run("-k", "test_correct")
+    done = quant.run("-k", "test_correct", "--fib-results=results.jsonl")
     assert set(done.outcomes().values()) == {"error"}
+    for line in (quant.root / "results.jsonl").read_text().splitlines():
+        result = json.loads(line)
+        assert (result["status"], result["compiled"]) == ("INVALID_REFERENCE", False)
+        assert "conftest.py:" in result["reason"]
     dict_given, misspelt = (done[f"test_correct[{name}"].text for name in ("near", "good"))
     place = "definitions/quantize/conftest.py:4"
     said = f"{place}: fixture tolerance is {{'atol': 0.001}}, not a Tolerance(...): see docs/extending.md"
-    assert dict_given.startswith(said)
+    assert dict_given.startswith(f"INVALID_REFERENCE: {said}")
     said = "definitions/elementwise/conftest.py:6: fixture tolerance: TypeError: Tolerance.__init__() got an unexpected"
-    assert misspelt.startswith(said)
+    assert misspelt.startswith(f"INVALID_REFERENCE: {said}")
     for text in (dict_given, misspelt):
         assert ".py" not in text.replace("conftest.py", "")
 
