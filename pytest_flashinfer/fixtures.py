@@ -104,7 +104,8 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     from pytest_flashinfer.contents import Contents
     from pytest_flashinfer.default_inputs import DefaultInputs
     from pytest_flashinfer.making import DRAWS, Cases
-    from pytest_flashinfer.overrides import OverriddenInputs, fixture_of
+    from pytest_flashinfer.overrides import OverriddenInputs
+    from pytest_flashinfer.telling import fixture_of
 
     too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
     if too_large is not None:
@@ -148,16 +149,17 @@ def compare(
 
 
 @pytest.fixture
-def judge(request: pytest.FixtureRequest, compare: Judge) -> Judge:
+def judge(request: pytest.FixtureRequest, fib_session: FibSession, compare: Judge) -> Judge:
     """Compare as `compare` does; where it is overridden, an assertion of it is a failure like others."""
     from pytest_flashinfer.judging import Compare
-    from pytest_flashinfer.overrides import OverriddenCompare, fixture_of
+    from pytest_flashinfer.overrides import OverriddenCompare
     from pytest_flashinfer.record import Record
+    from pytest_flashinfer.telling import fixture_of
 
     if isinstance(compare, Compare):
         return compare
     here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "compare")
-    return OverriddenCompare(compare, Record(request.node), here, fixture)
+    return OverriddenCompare(compare, Record(request.node), here, fixture, fib_session.probed)
 
 
 def _stated(
@@ -169,19 +171,20 @@ def _stated(
 ) -> Tolerance:
     """Return the tolerance in force. Fails where the fixture says something in vain; warns of a workload that does."""
     from pytest_flashinfer.judge.tolerance import ToleranceError
-    from pytest_flashinfer.overrides import fixture_of, position
+    from pytest_flashinfer.telling import fixture_of, position, unusable
     from pytest_flashinfer.tolerances import checked, faults, of_workload
 
     at = position(fixture_of(request.node, "tolerance"), session.config.invocation_params.dir)
     where = f"{at}: fixture tolerance"
     try:
         fixture = checked(tolerance, where)
-        for fault in faults(fixture, definition, session.catalogue.definitions):
-            pytest.fail(f"{where}: {fault}", pytrace=False)
+        in_vain = next(faults(fixture, definition, session.catalogue.definitions), None)
         listed = of_workload(workload)
         found = session.tolerances.in_force(definition, workload, fixture)
     except ToleranceError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
+        raise unusable(str(error)) from None
+    if in_vain is not None:
+        raise unusable(f"{where}: {in_vain}")
     for fault in () if listed is None else faults(listed, definition):
         assert workload is not None
         file, line = session.catalogue.location(request.path, workload.uuid)
@@ -200,7 +203,7 @@ def reference_kernel(fib_session: FibSession, definition: Definition) -> Iterato
 
 
 @pytest.fixture
-def flops() -> Callable[[Case], float] | None:
+def flops() -> Callable[[Case], float | None] | None:
     """Count the operations of a case in place of the rules and of the definition's `flops`; override it to say how."""
     return None
 
@@ -210,10 +213,11 @@ def timing(
     request: pytest.FixtureRequest,
     fib_session: FibSession,
     reference_kernel: UnderTest,
-    flops: Callable[[Case], float] | None,
+    flops: Callable[[Case], float | None] | None,
 ) -> Timing:
     """Time a solution and its reference, and hand the durations to pytest-benchmark."""
-    from pytest_flashinfer.overrides import OverriddenFlops, fixture_of
+    from pytest_flashinfer.overrides import OverriddenFlops
+    from pytest_flashinfer.telling import fixture_of
     from pytest_flashinfer.timing import Timing
 
     here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "flops")
@@ -234,13 +238,11 @@ def search(  # noqa: PLR0913, PLR0917 - fixtures
     from pytest_flashinfer.judging import Compare
     from pytest_flashinfer.searching import SizeSearch
 
-    compare, ended = request.getfixturevalue("compare"), None
-    if isinstance(compare, Compare):
-        ended = compare.finish
-    else:  # an override may look at every bit
+    judge = request.getfixturevalue("judge")
+    if not isinstance(judge, Compare):  # an override may look at every bit
         reference.portable = False
     listed = fib_session.catalogue.listed(definition_file.path)
-    return SizeSearch(request.node, definition, listed, fib_session, solution, reference=reference, ended=ended)
+    return SizeSearch(request.node, definition, listed, fib_session, solution, reference=reference, ended=judge.finish)
 
 
 @pytest.fixture

@@ -63,12 +63,12 @@ class KernelItem(pytest.Function):
         try:
             super().setup()
         except Exception as error:
-            from pytest_flashinfer.overrides import raised_in_fixture
+            from pytest_flashinfer.telling import raised_in_fixture, unusable
 
             said = raised_in_fixture(self, error)
             if said is None:
                 raise
-            raise pytest.fail.Exception(said, pytrace=False) from None
+            raise unusable(said) from None
 
     def _list_unread(self, file: DefinitionFile) -> None:
         """Say which solutions of a definition cannot be read: tables count them, and no item is about one of them."""

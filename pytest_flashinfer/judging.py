@@ -42,6 +42,9 @@ class Judge(Protocol):
     def admit(self, case: Case, truth: Truth) -> None:
         """Raise ReferenceFailed where no call could be right, or hardly any wrong for all that anybody tolerates."""
 
+    def finish(self) -> None:
+        """Raise Failed where a cheap answer to every drawn case would pass."""
+
 
 @dataclass(frozen=True)
 class Call:

@@ -4,75 +4,40 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from pytest_flashinfer.data.raised import told
 from pytest_flashinfer.default_inputs import tensor_shapes
 from pytest_flashinfer.inputs.axes import shape_of
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import storage_shape
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.judge.origin import ReferenceFailed
-from pytest_flashinfer.judge.tolerance import NAMES
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import MEASURED, Failed
+from pytest_flashinfer.judging import MEASURED, Call, Failed
 from pytest_flashinfer.own_inputs import as_declared
+from pytest_flashinfer.proof import OverrideProof
+from pytest_flashinfer.telling import Teller
 from pytest_flashinfer.worker.cudart import CudaError
+from pytest_flashinfer.worker.outcome import RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pytest_flashinfer.contents import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.inputs.recipe import Recipe
     from pytest_flashinfer.judge.truth import Truth
-    from pytest_flashinfer.judging import Call
     from pytest_flashinfer.record import Record
     from pytest_flashinfer.worker.case import Case
 
 _SHOWN, _LONGEST = 10, 200  # lines of an assertion, and characters of a line: pytest adds what was compared
 _LIBRARIES = ("torch.", "numpy.", "triton.")
 _ITS_OWN = (Failed, InputsError, ReferenceFailed, pytest.PytestWarning)  # told in lines already
-_OF = {  # what the functions are called with, that these fixtures return
-    "inputs": "axes, recipe and workload",
-    "compare": "call and truth",
-    "flops": "a case",
-}
-
-
-@dataclass(frozen=True)
-class Teller:
-    """Says where an override is at fault: `given` is what the fixture `name` returns, `fixture` its own function."""
-
-    name: str
-    given: object
-    here: Path
-    fixture: object = None
-
-    @property
-    def begins(self) -> str:
-        """Where the override begins; where that is not known of a callable, where its fixture does."""
-        return position(self.given, self.here) or position(self.fixture, self.here) or "conftest.py"
-
-    def told(self, error: Exception) -> str:
-        """Return in a line where the override ended with an error, and with which."""
-        if callable(self.given):
-            return f"{self.place(error)}: {told(error)}"
-        return f"{self.begins}: fixture {self.name} returns {self.given!r:.40}, not a function of {_OF[self.name]}"
-
-    def place(self, error: BaseException, *, code: bool = False) -> str:
-        """Return the innermost line, in the file that the override lies in, which an error passed through."""
-        frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is that of the call here
-        inside = [frame for frame in frames if frame.filename == frames[0].filename]
-        if not inside:
-            return self.begins
-        place = f"{_shown(inside[-1].filename, self.here)}:{inside[-1].lineno}"
-        return f"at {place} in {inside[-1].name}: {inside[-1].line}" if code else place
 
 
 class OverriddenInputs:
@@ -110,18 +75,27 @@ class OverriddenInputs:
 
 
 class OverriddenCompare:
-    """An override of `compare`. Its assertion is a verdict: the values are wrong, for the reason that it gives."""
+    """An override of `compare`. Its assertion is a verdict: the values are wrong, for the reason that it gives.
+
+    One that lets zeros pass is refused: `probed` keeps of which workloads it does.
+    """
 
     def __init__(
-        self, compare: Callable[[Call, Truth], None], record: Record, here: Path, fixture: object = None
+        self,
+        compare: Callable[[Call, Truth], object],
+        record: Record,
+        here: Path,
+        fixture: object = None,
+        probed: dict[Any, Any] | None = None,
     ) -> None:
         self.compare = compare
         self.record = record
         self.teller = Teller("compare", compare, here, fixture)
+        self.proof = OverrideProof(self._passes, fixture, {} if probed is None else probed)
 
     def __call__(self, call: Call, truth: Truth) -> None:
-        """Raise Failed where the override finds a call wrong, and where it ends with an error of its own."""
-        verdict = self._verdict(call, truth)
+        """Raise Failed where the override finds a call wrong, and where it is at fault itself."""
+        verdict = self._verdict(call, truth) or self._lacking(call.case, truth)
         self.record.set("status", "PASSED" if verdict is None else verdict.status)
         if verdict is not None:
             self.record.forget(*MEASURED)
@@ -129,7 +103,7 @@ class OverriddenCompare:
 
     def _verdict(self, call: Call, truth: Truth) -> Verdict | None:
         try:
-            self.compare(call, truth)
+            found = self.compare(call, truth)
         except (AssertionError, pytest.fail.Exception) as error:
             if isinstance(error, (Failed, pytest.xfail.Exception)):
                 raise
@@ -142,10 +116,43 @@ class OverriddenCompare:
             if _is_told(error):
                 raise
             return self._invalid(error)
-        return None
+        return None if found is None else self._returned(found)
 
     def admit(self, case: Case, truth: Truth) -> None:
-        """Leave to the override what it makes of a truth."""
+        """Raise Failed where the override lets zeros pass; all else about a truth is left to it."""
+        verdict = self._lacking(case, truth)
+        if verdict is not None:
+            raise Failed(verdict, case)
+
+    def finish(self) -> None:
+        """Raise Failed where the override lets zeros pass on every drawn case."""
+        case = self.proof.lacking_of_all()
+        if case is not None:
+            raise Failed(self._nothing_proved(), case)
+
+    def _lacking(self, case: Case, truth: Truth) -> Verdict | None:
+        return self._nothing_proved() if self.proof.lacks(case, truth) else None
+
+    def _nothing_proved(self) -> Verdict:
+        text = f"{self.teller.begins}: `compare` proves nothing: zeros would pass; have it assert more"
+        return Verdict("INVALID_REFERENCE", text)
+
+    def _passes(self, case: Case, truth: Truth, outputs: Mapping[str, torch.Tensor]) -> bool:
+        """Say whether the override lets outputs pass that no solution gave; however else it ends, it does not."""
+        call = Call(case, RunResult(dict(outputs), []))
+        try:
+            with self.record.unchanged():
+                found = self.compare(call, replace(truth, closer=None))
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception):  # noqa: BLE001 - of somebody else's code
+            return False
+        if found is not None:
+            raise Failed(self._returned(found), case)
+        return True
+
+    def _returned(self, found: object) -> Verdict:
+        what = f"`compare` returns {type(found).__name__}, which decides nothing"
+        text = f"{self.teller.begins}: {what}: `assert` what has to hold, and return nothing"
+        return Verdict("INVALID_REFERENCE", text)
 
     def _invalid(self, error: Exception) -> Verdict:
         return Verdict("INVALID_REFERENCE", self.teller.told(error))
@@ -154,48 +161,19 @@ class OverriddenCompare:
 class OverriddenFlops:
     """An override of `flops`."""
 
-    def __init__(self, flops: Callable[[Case], float], here: Path, fixture: object = None) -> None:
+    def __init__(self, flops: Callable[[Case], float | None], here: Path, fixture: object = None) -> None:
         self.flops = flops
         self.teller = Teller("flops", flops, here, fixture)
 
-    def __call__(self, case: Case) -> float:
-        """Return the number of operations of a call. Raises Failed where the override ends with an error."""
+    def __call__(self, case: Case) -> float | None:
+        """Return the number of operations of a call, if the override has one. Raises Failed where it is at fault."""
         try:
-            return self.flops(case)
+            found = self.flops(case)
+            return None if found is None else float(found)
         except Exception as error:
             if _is_told(error):
                 raise
             raise Failed(Verdict("INVALID_REFERENCE", self.teller.told(error)), case) from error
-
-
-def fixture_of(item: pytest.Function, name: str) -> object:
-    """Return the function of the fixture that an item gets by a name."""
-    return item._fixtureinfo.name2fixturedefs[name][-1].func  # noqa: SLF001 - pytest tells it nowhere else
-
-
-def position(function: object, here: Path) -> str:
-    """Return where a callable begins, as file and line; an empty string where it does not tell."""
-    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    return f"{_shown(code.co_filename, here)}:{code.co_firstlineno}" if code is not None else ""
-
-
-def raised_in_fixture(item: pytest.Function, error: Exception) -> str | None:
-    """Return in a line what the body of an override's fixture ended with; `None` where no override raised `error`."""
-    names = {
-        made.func.__code__: name
-        for name in (*_OF, "tolerance")
-        for made in item._fixtureinfo.name2fixturedefs.get(name, ())  # noqa: SLF001 - pytest tells it nowhere else
-        if hasattr(made.func, "__code__") and not made.func.__module__.startswith("pytest_flashinfer.")
-    }
-    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    last = max((number for number, (code, _) in enumerate(frames) if code in names), default=None)
-    if last is None:
-        return None
-    code = frames[last][0]
-    *_, line = (line for each, line in frames[last:] if each.co_filename == code.co_filename)
-    at = f"{_shown(code.co_filename, item.config.invocation_params.dir)}:{line}"
-    unknown = isinstance(error, TypeError) and str(error).startswith("Tolerance.__init__() got an unexpected")
-    return f"{at}: fixture {names[code]}: {told(error)}" + f"; there are {', '.join(NAMES)}, outputs" * unknown
 
 
 def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mapping[str, Any]) -> None:
@@ -225,8 +203,3 @@ def _is_of_library(error: AssertionError) -> bool:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     module = str(frame.f_globals.get("__name__", ""))
     return module.startswith(_LIBRARIES) and "testing" not in module.split(".")
-
-
-def _shown(file: str, here: Path) -> str:
-    path = Path(file)
-    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()

@@ -121,6 +121,57 @@ class Proof:
         return lack
 
 
+class OverrideProof:
+    """What the cases of an item prove where an override of `compare` decides: nothing where it lets zeros pass.
+
+    `passes` says whether it does. What was found of listed workloads is kept in `probed` under the override's `owner`,
+    for the next solution; of drawn cases one has to tell zeros from the truth.
+    """
+
+    def __init__(
+        self, passes: Callable[[Case, Truth, Mapping[str, torch.Tensor]], bool], owner: object, probed: dict[Any, Any]
+    ) -> None:
+        self.passes = passes
+        self.owner = owner
+        self.probed = probed
+        self._told = False
+        self._nothing: Case | None = None  # the first drawn case with zeros that pass
+
+    def lacks(self, case: Case, truth: Truth) -> bool:
+        """Say whether zeros pass on a listed workload; of drawn cases only all together may prove nothing."""
+        if truth.in_full is not None:
+            return False  # its bound is another case's
+        if case.workload is None:
+            if not self._told and case.nbytes <= SMALL:
+                self._weigh(case, truth)
+            return False
+        key = (self.owner, case.definition.name, case.workload.uuid)
+        if key not in self.probed:
+            zeros = _zeros(truth)
+            self.probed[key] = zeros is not None and self.passes(case, truth, zeros)
+        return bool(self.probed[key])
+
+    def lacking_of_all(self) -> Case | None:
+        """Return the first drawn case on which zeros pass, if they do on all that could tell."""
+        return None if self._told else self._nothing
+
+    def _weigh(self, case: Case, truth: Truth) -> None:
+        zeros = _zeros(truth)
+        if zeros is not None and self.passes(case, truth, zeros):
+            self._nothing = self._nothing or case
+        elif zeros is not None:
+            self._told = True
+
+
+def _zeros(truth: Truth) -> dict[str, torch.Tensor] | None:
+    """Return zeros for all outputs; `None` where they could be right, and where ids are drawn, of which many are."""
+    outputs = {name: each.native for name, each in truth.outputs.items() if each.native is not None}
+    drawn = any(each.how == SAMPLED for each in truth.outputs.values())
+    if drawn or not any(map(_differs_from_zero, outputs.values())):
+        return None
+    return {name: value.new_zeros(value.shape) for name, value in outputs.items()}
+
+
 def _says(output: OutputTruth) -> bool:
     """Say whether there is anything in an output that a cheap answer could miss."""
     if output.native is None or not output.native.numel() or output.how == SAMPLED:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
 
@@ -28,3 +31,12 @@ class Record:
         """Keep the largest value of a fact over the calls of an item."""
         known = dict(self.item.user_properties).get(name)
         self.set(name, value if known is None else max(value, float(str(known))))
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Leave all facts as they are, whatever is set meanwhile."""
+        before = list(self.item.user_properties)
+        try:
+            yield
+        finally:
+            self.item.user_properties[:] = before

@@ -50,7 +50,7 @@ class Timing:
         item: pytest.Item,
         session: FibSession,
         reference: UnderTest,
-        flops: Callable[[Case], float] | None = None,
+        flops: Callable[[Case], float | None] | None = None,
     ) -> None:
         self.item = item
         self.session = session

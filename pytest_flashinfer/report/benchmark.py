@@ -29,9 +29,9 @@ def documents(
     """Return the records of all solutions that could be read, in the order of definitions and solutions.
 
     `time` is in milliseconds, the geometric mean over the workloads; `speedup` is that of the reference's over it,
-    `max_diff` the largest absolute error on listed workloads and in what failed: values that are drawn may be as large
-    as their dtype allows, with errors to match. A solution that has no time says in `status` why; one that was built
-    has in `failures` the text of the first failure of each check and status.
+    `max_diff` the largest absolute error on listed workloads and in what failed, where errors were measured: values
+    that are drawn may be as large as their dtype allows, with errors to match. A solution that has no time says in
+    `status` why; one that was built has in `failures` the text of the first failure of each check and status.
     `more` are further keys, such as the `file`, by definition and solution.
     """
     groups: dict[tuple[str, str], list[Result]] = {}
@@ -55,6 +55,8 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
         return {**head, "compiled": False, "status": "SKIPPED", "reason": first.message}
     failed = [result for result in group if result.outcome == "failed"]
     broken = next((result for result in failed if not result.built), None)
+    if broken is not None and broken.status == "INVALID_REFERENCE":  # nobody came to build it
+        return {**head, "compiled": False, "status": broken.status, "reason": broken.message}
     if broken is not None:
         why = excerpt(broken.details, *MESSAGE) or str(broken.status)
         return {**head, "compiled": False, "status": broken.status or "FAILED", "compile_error": why}
@@ -73,7 +75,7 @@ def _document(group: Sequence[Result], device: str) -> dict[str, Any]:
         "time": 1e3 * mean(result.latency for result in timed),
         "time_unit": "ms",
         "speedup": mean(result.speedup for result in timed),
-        "max_diff": max(errors, default=0.0),
+        **different,
         "workloads": len(timed),
     }
 

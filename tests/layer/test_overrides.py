@@ -1,6 +1,7 @@
 """What a conftest.py overrides: its errors are told in lines that name it, and its assertions are verdicts."""
 
 import inspect
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, permutations, product
 from pathlib import Path
@@ -18,10 +19,12 @@ from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
+from pytest_flashinfer.judge.truth import SAMPLED, OutputTruth, Truth
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.kept import mark_of, sums
-from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs, raised_in_fixture
+from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs
+from pytest_flashinfer.telling import raised_in_fixture
 from pytest_flashinfer.worker.cudart import CudaError
 from tests.inputs.contracts import ALL
 
@@ -47,7 +50,7 @@ WAYS = {"assert": " truth", "raise": " AssertionError(", "pytest.fail": "("}
 
 
 class Call:
-    case, result = "a case", None
+    case, result = SimpleNamespace(workload=None, nbytes=0, definition=DEFINITION, values={}), None
 
 
 class Facts(dict):
@@ -56,6 +59,13 @@ class Facts(dict):
     def forget(self, *names):
         for name in names:
             self.pop(name, None)
+
+    @contextmanager
+    def unchanged(self):
+        before = dict(self)
+        yield
+        self.clear()
+        self.update(before)
 
 
 def given(make):
@@ -227,7 +237,7 @@ def test_an_assertion_is_a_verdict_on_the_values(way):
     first, *others = Failed(raised.value.verdict).text().splitlines()
     assert first == "INCORRECT_NUMERICAL: another order"
     assert others[-1].startswith(f"  at test_overrides.py:{line_of(compare, way + WAYS[way])} in compare: ")
-    assert raised.value.case == "a case"
+    assert raised.value.case is Call.case
     assert facts == {"status": "INCORRECT_NUMERICAL"}
 
 
@@ -297,10 +307,94 @@ def test_a_verdict_or_an_outcome_that_an_override_passes_on_stays(outcome):
     assert raised.value is outcome
 
 
+ZERO = Truth({"y": OutputTruth("y", "float32", torch.zeros(4))})
+ONES = Truth({"y": OutputTruth("y", "float32", torch.ones(4))})
+
+
 def test_what_an_override_accepts_has_passed():
     facts = Facts(status="INCORRECT_NUMERICAL")  # of the usual `compare`, whose verdict it did not follow
-    OverriddenCompare(lambda *_: None, facts, HERE)(Call(), None)
+    OverriddenCompare(lambda *_: None, facts, HERE)(Call(), ZERO)
     assert facts == {"status": "PASSED"}
+
+
+@pytest.mark.parametrize("given", [False, True, 0, torch.zeros(1).bool(), iter(()), "wrong"])
+def test_an_override_of_compare_that_returns_something_decides_nothing(given):
+    def compare(_call, _truth):
+        return given
+
+    kind = type(given).__name__
+    said = (
+        f"test_overrides.py:{line_of(compare, 'def compare')}: `compare` returns {kind}, which decides nothing:"
+        " `assert` what has to hold, and return nothing"
+    )
+    facts = Facts(max_abs=1.0)
+    with pytest.raises(Failed) as raised:
+        OverriddenCompare(compare, facts, HERE)(Call(), ZERO)
+    assert raised.value.verdict == Verdict("INVALID_REFERENCE", said)
+    assert facts == {"status": "INVALID_REFERENCE"}
+    listed = SimpleNamespace(**vars(Call.case) | {"workload": workload(2)})
+    with pytest.raises(Failed) as raised:
+        OverriddenCompare(compare, facts, HERE).admit(listed, ONES)
+    assert raised.value.verdict == Verdict("INVALID_REFERENCE", said)
+
+
+def signs(call, truth):
+    assert ((call.outputs["y"] > 0) == (truth.outputs["y"].native > 0)).all()
+
+
+def shapes(call, truth):
+    assert call.outputs["y"].shape == truth.outputs["y"].native.shape
+
+
+def divides(call, truth):
+    assert all(int(truth.outputs["y"].native[0]) // int(each) == 1 for each in call.outputs["y"])
+
+
+def skips(call, _truth):
+    if not call.outputs["y"].any():
+        pytest.skip("nothing to see")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(("compare", "truth", "refused"), [
+    (signs, ONES, False), (divides, ONES, False), (skips, ONES, False), (shapes, ONES, True), (shapes, ZERO, False),
+    (shapes, Truth({"y": replace(ONES.outputs["y"], how=SAMPLED)}), False),
+])  # fmt: skip
+def test_an_override_that_lets_zeros_pass_is_refused(compare, truth, refused, listed):
+    case = SimpleNamespace(**vars(Call.case) | {"workload": workload(2) if listed else None})
+    call, facts, probed = SimpleNamespace(case=case, outputs={"y": torch.ones(4)}, result=None), Facts(max_abs=1.0), {}
+    judge, again = (OverriddenCompare(compare, facts, HERE, compare, probed) for _ in range(2))
+    acts = {"call": lambda: judge(call, truth), "admit": lambda: again.admit(case, truth), "finish": judge.finish}
+    fail = (("call", "admit") if listed else ("finish",)) if refused else ()
+    for name, act in acts.items():
+        if name not in fail:
+            act()
+            continue
+        with pytest.raises(Failed) as raised:
+            act()
+        assert raised.value.case is case
+        place = f"test_overrides.py:{line_of(compare, 'def')}"
+        said = f"{place}: `compare` proves nothing: zeros would pass; have it assert more"
+        assert raised.value.verdict == Verdict("INVALID_REFERENCE", said)
+    assert refused or facts == {"max_abs": 1.0, "status": "PASSED"}
+
+
+def test_one_drawn_case_that_tells_zeros_is_enough():
+    """Whoever leaves some cases out, or has some that are zero, is not refused; nor is a bound that was borrowed."""
+
+    def compare(call, truth):
+        if call.case.name != "left out":
+            signs(call, truth)
+
+    lent = replace(ONES, in_full=lambda: ONES)
+    for names, truth, lacking in ((["left out"], ONES, True), (["left out", "told"], ONES, False), (
+        ["left out"], lent, False
+    )):  # fmt: skip
+        judge = OverriddenCompare(compare, Facts(), HERE, compare)
+        for name in names:
+            case = SimpleNamespace(**vars(Call.case) | {"name": name})
+            judge(SimpleNamespace(case=case, outputs={"y": torch.ones(4)}, result=None), truth)
+        assert (judge.proof.lacking_of_all() is not None) is lacking
 
 
 def test_an_error_of_flops_names_its_line():
@@ -312,6 +406,21 @@ def test_an_error_of_flops_names_its_line():
         OverriddenFlops(flops, HERE)({})
     said = f"test_overrides.py:{line_of(flops, 'here')}: KeyError: 'm'"
     assert (raised.value.verdict.status, raised.value.verdict.summary) == ("INVALID_REFERENCE", said)
+
+
+@pytest.mark.parametrize("given", [3, torch.tensor(3), np.int64(3), None])
+def test_what_flops_gives_is_a_number_or_nothing(given):
+    assert OverriddenFlops(lambda _case: given, HERE)({}) == (None if given is None else 3)
+
+
+@pytest.mark.parametrize("given", ["many", [3], torch.ones(2)])
+def test_flops_that_gives_no_number_is_told_where_it_begins(given):
+    def flops(_case):
+        return given
+
+    with pytest.raises(Failed, match=rf"^test_overrides.py:{line_of(flops, 'def flops')}: ") as raised:
+        OverriddenFlops(flops, HERE)({})
+    assert raised.value.verdict.status == "INVALID_REFERENCE"
 
 
 @pytest.mark.parametrize("given", [None, 3, {"x": 1}])

@@ -1,8 +1,12 @@
 """A conftest.py beside the definitions overrides `inputs`, `tolerance` or `compare` for its folder."""
 
 import json
+from pathlib import Path
 
 import pytest
+
+from pytest_flashinfer.data.jsontext import parse_json
+from pytest_flashinfer.data.schema import check_document
 
 OFF = "def run(x, w):\n    return x * w + 1.001\n"
 
@@ -127,6 +131,39 @@ def test_what_compare_asserts_is_reported_as_any_wrong_value(repository):
     assert json.loads(trace)["evaluation"]["status"] == "INCORRECT_NUMERICAL"
     (result,) = (repository.root / "results.jsonl").read_text().splitlines()
     assert json.loads(result)["status"] == "INCORRECT_NUMERICAL"
+
+
+def test_a_compare_that_lets_anything_pass_is_refused(repository):
+    """One returns what it finds, which decides nothing; the other looks at shapes only. Neither passes a kernel."""
+    text = "import pytest\n\n@pytest.fixture\ndef compare():\n    def own(call, truth):\n        {}\n    return own\n"
+    repository.solve("good", "def run(x, w):\n    return -(x * w + 1)\n")
+    place = "definitions/elementwise/conftest.py:5: `compare`"
+    for body, said in (
+        ("return bool((call.outputs['y'] == truth.outputs['y'].native).all())", "returns bool, which decides nothing"),
+        ("assert call.outputs['y'].shape == truth.outputs['y'].native.shape", "proves nothing: zeros would pass"),
+    ):
+        repository.write("definitions/elementwise/conftest.py", text.format(body))
+        found = repository.run("--fib-results=results.jsonl")
+        for name in ("test_reference", "test_correct", "test_sizes", "test_speed"):
+            assert found[name].message.startswith(f"INVALID_REFERENCE: {place} {said}"), name
+        (result,) = (repository.root / "results.jsonl").read_text().splitlines()
+        assert json.loads(result)["status"] == "INVALID_REFERENCE"
+        assert "max_diff" not in result
+
+
+def test_no_error_is_told_where_an_override_of_compare_measured_none(repository):
+    repository.write(
+        "definitions/elementwise/conftest.py",
+        "import pytest\n\n@pytest.fixture\ndef compare():\n"
+        "    def same(call, truth):\n"
+        "        assert (call.outputs['y'] == truth.outputs['y'].native).all()\n"
+        "    return same\n",
+    )
+    assert repository.run("-k", "test_speed", "--fib-results=results.jsonl").code == 0
+    (result,) = map(json.loads, (repository.root / "results.jsonl").read_text().splitlines())
+    assert result["speedup"] > 0
+    assert "max_diff" not in result
+    assert check_document("result", parse_json(json.dumps(result), Path("a.json"))) == ()
 
 
 def test_an_error_in_inputs_is_blamed_on_nobody_else(repository):
