@@ -48,7 +48,7 @@ def of_run(
 ) -> Iterator[str]:
     """Yield what a run was given and does not run, now that its items are known; `failing` as below.
 
-    `selected` says whether there are items in any part of it.
+    `selected` says whether there are items in any part of it, or some could not be collected.
     """
     running = {item.path for item in session.items if "solution" in getattr(item, "fixturenames", ())}
     checked = {item.path for item in session.items if getattr(item, "originalname", None) == "test_schema"}

@@ -112,7 +112,7 @@ class FlashInferPlugin:
         self.tracer: Tracer | None = None
         self._closed: list[str] = []
         self._failing: set[Path] = set()
-        self._selected = False
+        self._selected: bool | None = None  # whether there are items in any part of the run, once they are chosen
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             from pytest_flashinfer import omissions
             from pytest_flashinfer.unreadable import Unread
@@ -177,11 +177,14 @@ class FlashInferPlugin:
         """
         from pytest_flashinfer import omissions, warned
 
+        if self._selected is None:
+            return  # pytest ends the run for its arguments, and says why
         catalogue = self.session.catalogue
         omissions.refuse(session.config, catalogue)
         if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             try:
-                found = omissions.of_run(session, catalogue, self._failing, selected=self._selected)
+                some = self._selected or session.testsfailed > 0
+                found = omissions.of_run(session, catalogue, self._failing, selected=some)
                 for text in (*self._closed, *found):
                     warned.of_run(text)
             except pytest.PytestWarning as error:  # -W error

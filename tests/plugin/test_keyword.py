@@ -69,6 +69,20 @@ def test_it_is_not_said_where_something_else_leaves_nothing(two, kernels, expres
     assert ("no tests collected" in output, "selects nothing" in output) == (True, told)
 
 
+@pytest.mark.parametrize("options", [("-k", "scale_add_h8 and ("), ("-k", "nobody", "definitions/none.json")])
+def test_nothing_is_said_where_pytest_ends_the_run(two, pytester, options):
+    """Of an expression that it cannot read, or of an argument that it does not find."""
+    two.solve("lost", of="scale_ad_h8")
+    result = pytester.runpytest_inprocess("--fib-solutions=solutions", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "RunWarning" not in str(result.stdout)
+
+
+def test_nothing_is_said_where_items_could_not_be_collected(two, kernels):
+    two.write("definitions/elementwise/conftest.py", "def x(:\n")
+    assert "selects nothing" not in str(kernels("-k", "scale_add_h8").stdout)
+
+
 def test_only_the_workloads_of_what_is_chosen_are_read(two, collected, monkeypatch):
     read = []
     monkeypatch.setattr(Catalogue, "workloads", lambda self, path, definition: read.append(definition.name) or {})
