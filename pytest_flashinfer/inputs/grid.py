@@ -20,6 +20,7 @@ from pytest_flashinfer.inputs.settle import settle
 from pytest_flashinfer.inputs.structure import structures
 from pytest_flashinfer.inputs.told import may_be_zero
 from pytest_flashinfer.inputs.trees import names_of
+from pytest_flashinfer.inputs.unused import dispensable
 from pytest_flashinfer.inputs.values import family_names
 
 if TYPE_CHECKING:
@@ -153,6 +154,13 @@ class Grid:
         return frozenset().union(*limits) & set(self.contract.free) - self.counts
 
     @cached_property
+    def _dispensable(self) -> frozenset[str]:
+        """The pools that may be empty: all ids that point into them may be marked as unused."""
+        roles = self.plan.roles.values()
+        used = [role.limit for role in roles if role.limit is not None and not dispensable(role)]
+        return self.pools.difference(*map(names_of, used))
+
+    @cached_property
     def rows(self) -> frozenset[str]:
         """The free axes along which the rows of floats lie."""
         return along.rows(self.contract, self.plan)
@@ -180,7 +188,7 @@ class Grid:
         }  # fmt: skip
         inner = {n for trees in self.contract.dims.values() for tree in (trees or ())[1:] for n in names_of(tree)}
         work = (leading - inner - self.pools) | self.totals.keys() | self.counts
-        work |= along.tokens(self.contract, self.plan) | may_be_zero(self.contract.definition)
+        work |= along.tokens(self.contract, self.plan) | may_be_zero(self.contract.definition) | self._dispensable
         return {name: int(name in self._with_end or name not in work) for name in self.contract.free}
 
     def elements(self, axes: Mapping[str, Any]) -> int:

@@ -215,6 +215,8 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     top = min(n for n in (limit, None if high is None else high + 1, most) if n is not None)
     top = ANY if limit is None and high is None else top
     if math.prod(shape) and top <= low:
+        if setting.plan.roles[name].unused and top == 0:
+            return torch.full(shape, setting.plan.roles[name].unused[0], dtype=torch.int64, device=device)
         raise AxisConflict(f"{name} < {top}", f"{math.prod(shape)} indices and {top} entries to point at")
     generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
     ids = torch.randint(low, max(top, 1), shape, generator=generator, device=device)

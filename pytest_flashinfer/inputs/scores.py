@@ -25,7 +25,9 @@ FAMILIES: Final = frozenset({"opposed", "far_below", "rising", "sunken", "deep"}
 _QUERY: Final = re.compile(r"q(_|$)|quer(y|ies)", re.IGNORECASE)
 _SCORES: Final = re.compile(r"logits|scores?$|lse|^s(_\w)?$|energ|(^|_)(gating|router)(_out(put)?)?$|gate_out(put)?$")
 _EXPONENTIALS: Final = re.compile(r"softmax|logsumexp|\bexp2?\(", re.IGNORECASE)
-_CHOSEN: Final = re.compile(r"top_?k|sort|argmax|softmax|logsumexp|cross_entropy", re.IGNORECASE)
+_CHOSEN: Final = re.compile(
+    r"top_?k|sort|argmax|softmax|logsumexp|cross_entropy|max_pool|(?<!abs\(\))\.(a|cum)?max\((?!\))", re.IGNORECASE
+)
 _SQUASHED: Final = re.compile(r"sigmoid|tanh")  # of all that is far below zero these are alike
 _FARTHER: Final = 256  # a factor with which scores lie below -1e4, and many below what 16 bits hold
 _LOW: Final = (1e3, 1e7)  # magnitudes of what may stand for a masked score, above which other scores have to be

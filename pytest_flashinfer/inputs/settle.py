@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.errors import Unsatisfiable
 from pytest_flashinfer.inputs.plan import parts_of, total_axis
 from pytest_flashinfer.inputs.queries import requests, split_rows, told_lengths
+from pytest_flashinfer.inputs.unused import dispensable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -75,7 +76,8 @@ def _enough_ids(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Itera
         yield from _at_least((contract.dims[name] or (ast.Constant(1),))[0], 1, env)
     for name, role in plan.roles.items():
         trees = contract.dims[name] or ()
-        if role.limit is None or not trees:
+        none_used = dispensable(role) and size(role.limit, env) == 0
+        if role.limit is None or not trees or none_used:
             continue
         shape = [size(tree, env) or 0 for tree in trees]
         if role.kind in {"page_ids", "slots", "page_table"}:
@@ -123,7 +125,8 @@ def _allowing_zero(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> It
         if name in plan.roles and _product([size(tree, env) or 0 for tree in contract.dims[name] or ()]):
             least = max((size(lower, env) or 0 for lower in bound.lower), default=0)
             for upper in bound.upper:
-                yield from _at_least(upper, max(0, least), env)
+                if not (dispensable(plan.roles[name]) and size(upper, env) == -1):
+                    yield from _at_least(upper, max(0, least), env)
 
 
 def _long_enough(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

@@ -27,10 +27,12 @@ def slots(setting: Setting, name: str) -> torch.Tensor:
     count = math.prod(shape)
     first = first_of(setting, name)
     every = limit - first
+    role = setting.plan.roles[name]
     if count and not every:
+        if role.unused:
+            return torch.full(shape, role.unused[0], dtype=torch.int64)
         raise nothing_to_point_at(setting, name, f"{count} slots")
     check_distinct(setting, name, count)
-    role = setting.plan.roles[name]
     if count > every and role.distinct and not role.unused:
         raise AxisConflict(f"{name} distinct", f"{count} ids and {every} that they may be")
     left = _untaken(setting, name, first, limit)

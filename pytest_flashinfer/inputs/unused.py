@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.plan import Plan
     from pytest_flashinfer.inputs.sequences import Setting
+    from pytest_flashinfer.inputs.subject import Role
 
 # The last entries, as in a batch that is padded to the size of a captured graph, and all entries.
 STRUCTURES: Final = ("padded_tail", "all_padded")
 _KINDS: Final = frozenset({"slots", "token_ids", "index", "positions", "expert_ids", "batch_ids"})
+_DISPENSABLE: Final = frozenset({"slots", "token_ids", "index"})  # of these all may be unused
 _PLAIN: Final = frozenset({"uniform", "identity"})
 _SHARE: Final = 5  # at most one entry in five is unused, where it is not the structure: what a call costs stays alike
 _MOST: Final = 1 << 12
@@ -36,6 +38,11 @@ def occurs(contract: Contract, plan: Plan) -> bool:
         and (role.unused or _named(contract, name) or name in contract.reading.facts.others or _pads(contract, name))
         for name, role in plan.roles.items()
     )
+
+
+def dispensable(role: Role) -> bool:
+    """Say whether there may be nothing that ids of this role could point at."""
+    return bool(role.unused) and role.kind in _DISPENSABLE
 
 
 def mark(setting: Setting, name: str, ids: torch.Tensor) -> Sequence[int]:

@@ -256,18 +256,37 @@ def test_experts_of_a_token_may_be_elsewhere():
     assert set(drawn.flatten().tolist()) == {-1, 0, 1, 2, 3, 4, 5}
 
 
+FINALIZE = define(
+    "finalize", axes(n=None, rows=None, k=3),
+    {"x": tensor("rows k"), "row_of_slot": tensor("n k", "int32", description="-1 for what was dropped")},
+    {"y": tensor("n k")}, NOTHING,
+    "row_of_slot.numel() == 0 or (int(row_of_slot.min()) >= -1 and int(row_of_slot.max()) < rows)",
+    "row_of_slot[row_of_slot >= 0].unique().numel() == int((row_of_slot >= 0).sum())",
+)  # fmt: skip
+
+
 def test_bounds_hold_of_ids_that_may_be_none_at_all():
     """Of `none or (least and most)` the first says nothing of values."""
-    definition = define(
-        "finalize", axes(n=None, rows=None, k=3),
-        {"x": tensor("rows k"), "row_of_slot": tensor("n k", "int32", description="-1 for what was dropped")},
-        {"y": tensor("n k")}, NOTHING,
-        "row_of_slot.numel() == 0 or (int(row_of_slot.min()) >= -1 and int(row_of_slot.max()) < rows)",
-        "row_of_slot[row_of_slot >= 0].unique().numel() == int((row_of_slot >= 0).sum())",
-    )  # fmt: skip
-    drawn = [make_inputs(definition, {"n": 4, "rows": rows}, Recipe(seed))["row_of_slot"]
+    drawn = [make_inputs(FINALIZE, {"n": 4, "rows": rows}, Recipe(seed))["row_of_slot"]
              for seed in range(20) for rows in (12, 7, 40)]  # fmt: skip
     assert {-1, 6, 11} <= set(torch.cat(drawn).flatten().tolist())
+
+
+def test_there_may_be_nothing_to_point_at_where_all_ids_may_be_unused():
+    cases = [(sizes, recipe) for sizes, recipe in edge_cases(FINALIZE) if sizes["rows"] == 0 and sizes["n"]]
+    assert cases
+    assert all(bool((make_inputs(FINALIZE, *case)["row_of_slot"] == -1).all()) for case in cases)
+
+
+def test_rows_grow_beside_a_pool_that_takes_the_budget():
+    definition = define(
+        "states", axes(n=None, slots=None, d=256), {"x": tensor("n"), "pool": tensor("slots d d"),
+        "state_indices": tensor("n", "int32", description="slot of each row, all distinct")},
+        {"y": tensor("n")}, NOTHING,
+    )  # fmt: skip
+    sizes, _ = edge_cases(definition, max_elements=1 << 18)[0]
+    assert sizes["slots"] <= 4
+    assert sizes["n"] > 1
 
 
 def test_rows_of_no_request_are_bound_by_nothing():
