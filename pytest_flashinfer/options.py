@@ -14,6 +14,7 @@ import pytest
 
 from pytest_flashinfer.data.files import enter, reason_of
 from pytest_flashinfer.data.nearest import none_of
+from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.declarations import DECLARATIONS
 from pytest_flashinfer.dormant import from_ini, from_line
 from pytest_flashinfer.here import from_here
@@ -67,6 +68,11 @@ class Options:
     ini_threshold: tuple[str, ...]
 
 
+_SUFFIXES = {  # what files are that are named themselves, and how their names end
+    "definitions": ("definition", ".json"),
+    "solutions": ("solution", ".json", ".py", CONFIG),
+    "workloads": ("file of workloads", ".jsonl", ".json"),
+}
 _ID = re.compile(r"\[|::")  # where pytest takes a path to end and the name of an item to begin
 REPLAY = "  replay: "  # begins the line of a failure that has its command
 
@@ -80,8 +86,8 @@ def read(config: pytest.Config) -> Options:
     invocation = config.invocation_params.dir
     for name in ("definitions", "solutions", "workloads", "calls"):
         values[name] = tuple(_existing(name, path, invocation) for path in values[name] or ())
-    if other := next((each for each in values["definitions"] if each.is_file() and each.suffix != ".json"), None):
-        raise pytest.UsageError(f"--fib-definitions: {other} is no definition: its name has to end in .json")
+    for name in _SUFFIXES:
+        _demand_suffix(name, values[name])
     arguments = _arguments(config)
     named = tuple(dict.fromkeys(_settled(file) for file in arguments if file.suffix == ".json" and file.is_file()))
     unnamed = [name for name in ("definitions", "workloads") if not values[name]]
@@ -157,6 +163,19 @@ def _existing(name: str, path: str | Path, base: Path) -> Path:
     except OSError as error:
         raise pytest.UsageError(f"--fib-{name}: {path} cannot be read: {reason_of(error)}") from None
     return _settled(found)
+
+
+def _demand_suffix(name: str, paths: tuple[Path, ...]) -> None:
+    """Raise pytest.UsageError for a file that is called as none of its kind is: what it holds would come to nothing.
+
+    A solution may be `k.PY`: reading it says how it has to be called.
+    """
+    what, *suffixes = _SUFFIXES[name]
+    for path in filter(Path.is_file, paths):
+        suffix = path.name if path.name == CONFIG else path.suffix if name == "definitions" else path.suffix.lower()
+        if suffix not in suffixes:
+            ends = " or ".join(suffixes)
+            raise pytest.UsageError(f"--fib-{name}: {path} is no {what}: its name has to end in {ends}")
 
 
 def _settled(path: Path) -> Path:

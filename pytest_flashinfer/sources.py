@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.catalogue import Entry
     from pytest_flashinfer.data.model import Solution
 
+_UNKNOWN = re.compile(r"COMPILE_ERROR: (language|binding) '.*' is not known;")  # where no source is to blame
 PROPERTY = "fib_source"  # of a failed item's report: `path:line`
 
 
@@ -32,6 +33,8 @@ def blamed(item: pytest.Item, text: str) -> tuple[Path, int] | None:
 def _place(entry: Entry, status: str, text: str) -> tuple[Path, int]:
     """Return file and line; a solution in a JSON file has its sources on one line each, and that line is returned."""
     solution = entry.solution
+    if said := _UNKNOWN.match(text):
+        return entry.path, entry.lines(("spec", said[1]))
     file, line = _named(solution, status, text) or (solution.entry_file, _entry_line(solution))
     for number, source in enumerate(solution.sources):
         if source.path == file and entry.path.suffix == ".json":

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 FOLDERS = ("definitions", "solutions", "workloads")
 AS_THEY_ARE = ("definitions", "workloads")  # also where they are named themselves: where a file lies there counts
+_UNKNOWN_RECORD = (
+    "none of the known records: no key tells what it is; a definition has axes, inputs, outputs and reference, a"
+    " solution has spec and sources, a line has workload"
+)
 NO_RECORDS = (sniff.TIMINGS, MISNAMED, NAMELESS)  # which are not checked
 
 
@@ -110,8 +114,7 @@ def _other_problems(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
 def _unchecked(kinds: Kinds, given: Sequence[Path]) -> Iterator[Fault]:
     """Yield what nobody can check: a fault of files that were named themselves."""
     for path in kinds.get(UNKNOWN, ()):
-        message = "none of the known records: no key tells what it is"
-        yield Fault(path, 1, "", message, kind="fault" if path in given else "warning")
+        yield Fault(path, 1, "", _UNKNOWN_RECORD, kind="fault" if path in given else "warning")
     for path in kinds.get(MISNAMED, ()):
         yield Fault(path, None, "", misnamed(path), kind="fault" if path in given else "warning")
     for path in kinds.get(sniff.TIMINGS, ()):

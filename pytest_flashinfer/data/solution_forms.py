@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_flashinfer.data.faults import Fault, JsonPath, Lines, OneLine
 from pytest_flashinfer.data.files import read_text
+from pytest_flashinfer.data.nearest import ALIKE, nearest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,6 +25,7 @@ MAX_FILES = 200
 MAX_SOURCE = 8 << 20
 MAX_CONFIG = 256 << 10
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
+_BARE = re.compile(r"\s*([\w-]+)\s*=\s*([A-Za-z_][\w .:+-]*?)\s*(?:#.*)?$")  # a key that is set to words
 DEFINITION = re.compile(r"^definition\s*(?::[^=\n]*)?=(?:[ \t]*([\"'])([\w.-]+)\1)?", re.MULTILINE)
 _MEMBER = re.compile(r"([\"'])definition\1\s*:\s*([\"'])([\w.-]+)\2")
 
@@ -82,11 +84,11 @@ def read_folder(folder: Path) -> Found:
     try:
         config = _plain(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return replace(_toml_fault(path, str(error)), definition=told_in_text(text))
+        return replace(_toml_fault(path, text, str(error)), definition=told_in_text(text))
     tables = {name: config.get(name, {}) for name in ("solution", "build")}
     for name, table in tables.items():
         if not isinstance(table, dict) or not table:
-            return broken(path, f"missing table [{name}]: see the solution kit's config.toml")
+            return _no_table(path, text, name, config)
     language = str(tables["build"].get("language", "")).lower()
     root = next(place for place in _source_folders(folder, language) if place.is_dir())
     sources, faults, remarks = _read_sources(folder, root)
@@ -98,6 +100,16 @@ def read_folder(folder: Path) -> Found:
     others = {key: value for key, value in config.items() if key not in tables}
     raw |= {"spec": dict(tables["build"]), "sources": sources, **rest, **others}
     return Found(path, raw, tuple(faults), tuple(notes), lines=KeyLines(text))
+
+
+def _no_table(path: Path, text: str, name: str, config: dict[str, Any]) -> Found:
+    """Say that a table is not there or empty, and which one may be meant."""
+    meant = nearest(name, [key for key, value in config.items() if isinstance(value, dict) and key != name], ALIKE)
+    there = re.search(rf"^[ \t]*\[[ \t]*[\"']?{re.escape(meant or name)}\b", text, re.MULTILINE)
+    line = None if there is None else text.count("\n", 0, there.start()) + 1
+    if meant:
+        return broken(path, f"missing table [{name}]; there is [{meant}]: rename it", line)
+    return broken(path, f"missing table [{name}]: see the solution kit's config.toml", line)
 
 
 def _no_sources(path: Path, build: dict[str, Any], language: str) -> Fault:
@@ -126,10 +138,12 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float)) else str(value)
 
 
-def _toml_fault(path: Path, message: str) -> Found:
+def _toml_fault(path: Path, text: str, message: str) -> Found:
     place = _PLACE.search(message)
     line, column = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
-    return broken(path, f"not TOML: {_PLACE.sub('', message)}", line, column)
+    bare = _BARE.match(text.split("\n")[line - 1]) if line is not None and "Invalid value" in message else None
+    quotes = f': put text in quotes: {bare[1]} = "{bare[2]}"' if bare else ""
+    return broken(path, f"not TOML: {_PLACE.sub('', message)}{quotes}", line, column)
 
 
 def _source_folders(folder: Path, language: str) -> tuple[Path, ...]:

@@ -203,6 +203,10 @@ def test_folder_with_a_config(tmp_path, place):
         ('[solution]\nname = "a"\n', "missing table [build]"),
         (CONFIG.replace('definition = "scale_add_h8"\n', ""), "missing key 'definition'"),
         (CONFIG.replace('"fast"', "3"), "expected a string, got 3"),
+        ("[solution]\nname = a-b  # mine\n", 'toml:2:8: not TOML: Invalid value: put text in quotes: name = "a-b"'),
+        ("[solution]\nname = =\n", "config.toml:2:8: not TOML: Invalid value"),
+        (CONFIG.replace("[build]", "[bild]"), ": missing table [build]; there is [bild]: rename it"),
+        (CONFIG.replace("[solution]", "[ soluton ]"), "config.toml:2: missing table [solution]; there is [soluton]"),
     ],
 )
 def test_configs_that_are_wrong(tmp_path, text, message):

@@ -3,11 +3,14 @@
 import html
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_flashinfer.cli.main import main
+from pytest_flashinfer.data.load import load_solution
 from pytest_flashinfer.judge.raised import shown
+from pytest_flashinfer.sources import blamed
 
 from .repository import WRONG, Repository
 
@@ -108,6 +111,19 @@ def test_a_cause_lies_further_in_than_what_was_raised_from_it():
 def test_what_is_wrong_without_a_line_of_its_own_is_shown_where_the_function_begins(run):
     _, done = run
     assert re.search(r"\n  source: solutions/tests/scale_add_h8/wrong.json:\d+\n", done["test_correct[wrong-"].text)
+
+
+@pytest.mark.parametrize("key", ["language", "binding"])
+def test_a_word_that_no_build_knows_is_blamed_and_no_source(repository, key):
+    path = repository.solve("odd", **{key: "rust"})
+    loaded = load_solution(path)
+    entry = SimpleNamespace(solution=loaded.value, path=path, lines=loaded.lines)
+    item = SimpleNamespace(
+        callspec=SimpleNamespace(params={"solution": "odd"}), parent=SimpleNamespace(solutions={"odd": entry})
+    )
+    found = blamed(item, f"COMPILE_ERROR: {key} 'rust' is not known; one of: a, b")
+    assert found is not None
+    assert f'"{key}": "rust"' in path.read_text().splitlines()[found[1] - 1]
 
 
 def test_faults_of_files_are_annotated_where_they_are(repository, monkeypatch):

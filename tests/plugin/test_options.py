@@ -69,6 +69,8 @@ def test_a_value_that_cannot_be_read_is_a_usage_error(kernels, option):
     [
         ("--fib-traces=out/a_file", "a_file is a file: name a folder"),
         ("--fib-definitions=out/a_file", "a_file is no definition: its name has to end in .json"),
+        ("--fib-solutions=out/a_file", "a_file is no solution: its name has to end in .json or .py or config.toml"),
+        ("--fib-workloads=out/a_file", "a_file is no file of workloads: its name has to end in .jsonl or .json"),
         ("--fib-save-failures", "there is no folder of workloads; name one with --fib-workloads=DIR"),
     ],
 )
