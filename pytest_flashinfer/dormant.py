@@ -9,6 +9,8 @@ import pytest
 from pytest_flashinfer.declarations import DECLARATIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_flashinfer.declarations import Declaration
 
 MARKS = (
@@ -26,6 +28,18 @@ def is_active(config: pytest.Config) -> bool:
     if getattr(config.option, "help", False):
         return False  # what the options are must be readable wherever pytest is called
     return any(from_line(config, option) is not None or from_ini(config, option) is not None for option in DECLARATIONS)
+
+
+def meant(args: Iterable[str]) -> dict[str, str]:
+    """Return what to say of options of the command line that are nearly this plugin's, by a heading; else nothing."""
+    known = [option.switch for option in DECLARATIONS]
+    unknown = {str(arg).partition("=")[0] for arg in args if str(arg).startswith("--fib-")}.difference(known)
+    if not unknown:
+        return {}
+    from pytest_flashinfer.data.nearest import nearest  # which every run of pytest would pay for
+
+    near = {near for name in unknown if (near := nearest(name, known)) is not None}
+    return {"did you mean": ", ".join(sorted(near))} if near else {}
 
 
 def from_line(config: pytest.Config, option: Declaration) -> Any:

@@ -28,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     declarations.add_options(parser)
 
 
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
+    """Have pytest say below its error of usage which option a misspelt one may be."""
+    parser.extra_info.update(dormant.meant(args))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Wake the plugin up if it is asked for; without path arguments the definition folders are what is run."""
     for line in dormant.MARKS:

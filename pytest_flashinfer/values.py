@@ -22,8 +22,11 @@ def shard(text: str) -> tuple[int, int]:
     part, slash, parts = text.partition("/")
     if not slash:
         raise Unreadable(f"{text!r} is not of the form K/N, such as 1/4")
-    total = whole(parts, 1)
-    return whole(part, 1, total), total
+    try:
+        total = whole(parts, 1)
+        return whole(part, 1, total), total
+    except Unreadable as error:
+        raise Unreadable(f"{text!r}: {error}") from None
 
 
 def count(text: str) -> int:

@@ -319,3 +319,10 @@ def test_a_slip_of_the_pen_in_an_ini_key_is_told(pytester, repository):
     result = pytester.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: ini key fib_scope: 'ful' is none of *; did you mean 'full'?"])
+
+
+def test_so_is_one_in_an_option(pytester):
+    result = pytester.runpytest_inprocess("--fib-solution=mine.py", "--fib-second=1", "--fib-device=cpu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*unrecognized arguments: *", "  did you mean: --fib-seconds, --fib-solutions"])
+    assert "did you mean" not in str(pytester.runpytest_inprocess("--fib-scope=big", "--other").stderr)

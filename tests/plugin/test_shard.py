@@ -103,4 +103,4 @@ def test_the_header_says_which_part(repository, kernels):
 def test_what_is_no_part_is_a_usage_error(repository, kernels, text):
     result = kernels(f"--fib-shard={text}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--fib-shard*"])
+    result.stderr.fnmatch_lines([f"*--fib-shard: '{text}'*"])
