@@ -68,22 +68,31 @@ class Contents:
             raise
         return self._shaped(Case(self.definition, axes, recipe, values, {}, workload=workload))
 
-    def varied(self, case: Case, kind: str, name: str, *, shift: bool = False, entire: bool = False) -> Case:
+    def varied(  # noqa: PLR0913 - ways in which contents vary
+        self, case: Case, kind: str, name: str, *, shift: bool = False, entire: bool = False, alone: bool = False
+    ) -> Case:
         """Return a case of the same sizes with other contents, which follow from `name`; kinds as in variant.py.
 
         Unless contents are to change entirely, one tensor stays at times where a kind keeps something anyway: answers
         may be kept by that one alone.
         With `shift` index tensors are other ones for as much work, where there are some, as rearrange.py says.
-        What an override made stays as it is, unless it made all: then it is asked for more.
+        What an override made stays as it is, unless it made all: then it is asked for more. `alone`: see `_seed`.
         """
         own = self._own(case)
         if own and own >= {each for each, value in case.values.items() if value is not None}:
-            recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
+            recipe = replace(case.recipe, seed=self._seed(case, name, alone=alone))
             return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
         if kind == ONE and (index := self._one_id(case, name)):
             return self._shaped(case.with_values({**case.values, **index}, name))
         indices = self._rearranged(case, self.derive(f"{case.recipe.seed} {name}"), shift=True) if shift else {}
-        return self._drawn(case, kind, name, indices, entire=entire or kind in {"fresh", ONE})
+        return self._drawn(case, kind, name, indices, entire=entire or kind in {"fresh", ONE}, alone=alone)
+
+    def _seed(self, case: Case, name: str, *, alone: bool) -> int:
+        """Return the seed of other contents: of the run, for else who reads a saved line could know them all before.
+
+        Those that `test_sizes` draws follow from their case alone: kept as a line, it fails again whatever the run.
+        """
+        return derived(case.recipe.seed, name) if alone else self.derive(f"{case.recipe.seed} {name}")
 
     def _one_id(self, case: Case, name: str) -> Mapping[str, Any]:
         """Return an index tensor with another id in it: by turns with values, and where there are no such."""
@@ -95,16 +104,17 @@ class Contents:
             self.definition, case.axes, case.values, seed, _stored(case)
         ))  # fmt: skip
 
-    def rearranged(self, case: Case) -> Case | None:
+    def rearranged(self, case: Case, *, alone: bool = False) -> Case | None:
         """Return a case whose index tensors are other ones for as much work, where it has such.
 
         Its other tensors have other values, but for the ends: caches that held what nobody may read are made again.
+        `alone`: see `_seed`.
         """
         # Of this case alone, so that a line by which it is kept fails again whatever the run's seed is.
         indices = self._rearranged(case, case.recipe.seed)
         # Where nobody reads, an end may hold what nobody may read; with other indices somebody does.
         kind = "fresh" if case.recipe.structure in POISON else "same_ends"
-        return self._drawn(case, kind, "rearranged", indices) if indices else None
+        return self._drawn(case, kind, "rearranged", indices, alone=alone) if indices else None
 
     def _rearranged(self, case: Case, seed: int, *, shift: bool = False) -> Mapping[str, Any]:
         """Return index tensors for as much work; none where somebody else makes tensors, who may tie others to them."""
@@ -116,18 +126,20 @@ class Contents:
         others = self._own(case) | self._made
         return any(isinstance(case.values[name], torch.Tensor) for name in others)
 
-    def _drawn(self, case: Case, kind: str, name: str, indices: Mapping[str, Any], *, entire: bool = True) -> Case:
+    def _drawn(  # noqa: PLR0913 - as `varied`
+        self, case: Case, kind: str, name: str, indices: Mapping[str, Any], *, entire: bool = True, alone: bool
+    ) -> Case:
         keep = self._own(case) | self._made | _stored_masks(case)
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
+        seed = self._seed(case, name, alone=alone)
         # One that changes is of this case alone, as other index tensors are.
-        seed = case.recipe.seed if kind == ONE else self.derive(f"{case.recipe.seed} {name}")
-        generator = Source(seed, torch.device(device)).own("//other")
+        generator = Source(case.recipe.seed if kind == ONE else seed, torch.device(device)).own("//other")
 
         def make() -> Mapping[str, Any]:
             changing = [each for each in varying(case.values, self.definition) if each not in keep]
             stays = set() if entire else _one_at_times(changing, generator)
             drawn = variant(case.values, self.definition, case.axes, kind, generator, keep=keep | stays)
-            others = {**indices, **self._made_again(case, name)}
+            others = {**indices, **self._made_again(case, seed)}
             whole = {**drawn, **others}
             return drawn if others and breaks(case.values, whole, self.definition, case.axes) else whole
 
@@ -214,13 +226,12 @@ class Contents:
             return frozenset(case.values)
         return frozenset(name for name, value in case.values.items() if not _same(value, usual[name]))
 
-    def _made_again(self, case: Case, name: str) -> dict[str, Any]:
+    def _made_again(self, case: Case, seed: int) -> dict[str, Any]:
         """Return what the definition's own code makes with another seed, where that has the same shapes."""
         code = self._code
         if not self._made or code is None or self.inputs != self.default:
             return {}
-        recipe = replace(case.recipe, seed=self.derive(f"{case.recipe.seed} {name}"))
-        made = code(case.axes, recipe, case.workload)
+        made = code(case.axes, replace(case.recipe, seed=seed), case.workload)
         known = {key: case.values[key] for key in made}
         made = {key: moved(value, getattr(known[key], "device", "cpu")) for key, value in made.items()}
         return made if tensor_shapes(made) == tensor_shapes(known) else {}

@@ -103,7 +103,7 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     """Turn workloads and drawn sizes into cases with concrete inputs."""
     from pytest_flashinfer.contents import Contents
     from pytest_flashinfer.default_inputs import DefaultInputs
-    from pytest_flashinfer.making import DRAWS, Cases
+    from pytest_flashinfer.making import DRAWS, KINDS, Cases
     from pytest_flashinfer.overrides import OverriddenInputs
     from pytest_flashinfer.telling import fixture_of
 
@@ -115,7 +115,7 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     if not isinstance(inputs, DefaultInputs):
         fixture = fixture_of(request.node, "inputs")
         inputs = OverriddenInputs(inputs, definition, request.config.invocation_params.dir, fixture)
-    kinds = ("same_ends",) if fib_session.scope == "smoke" else ("same_ends", "fresh", "permuted")
+    kinds = KINDS[:1] if fib_session.scope == "smoke" else KINDS
     seed, kept = fib_session.options.seed, fib_session.kept
     contents = Contents(definition, inputs, default, seed, reference, kept, definition_file.path)
     return Cases(contents, kinds, DRAWS[fib_session.device.kind])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.worker.case import Case
 
+KINDS = ("same_ends", "fresh", "permuted")  # how contents vary: in the smoke scope as the first one says
 SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
 DRAWS = {"cpu": 4, "cuda": 8}  # more calls of a sampler on the same contents
 QUICK_BYTES, QUICK_DRAWS = 1 << 18, 16  # as many on cases up to this size, whose calls take hardly any time
@@ -60,30 +62,40 @@ class Cases:
         For half of the seeds the first comes again elsewhere: a kernel that keeps addresses does so at all sizes.
         """
         first = self.contents.case(axes, recipe, None)
-        if not repeat:
-            return [first, *self._draws(first)]
-        second = self._second(first) if recipe.seed % 2 else _lent(self._alike(first), first)
-        moved = [] if recipe.seed // 4 % 2 else [first.elsewhere()]
-        return [first, second, *moved, *self._draws(first)]
+        return [first, *(self._as_drawn(first) if repeat else []), *self._draws(first)]
+
+    def _as_drawn(self, first: Case) -> list[Case]:
+        """Return the further cases of drawn sizes."""
+        seed = first.recipe.seed
+        second = self._second(first) if seed % 2 else _lent(self._alike(first), first)
+        return [second] if seed // 4 % 2 else [second, first.elsewhere()]
 
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: contents that look alike, other index tensors, then the first again elsewhere.
 
-        Where they are large, one case has both other index tensors and values that look alike.
+        Where they are large, one case has both other index tensors and values that look alike. A failure that was
+        saved has those with which it failed, and then those of all kinds.
         """
         first = self.first(workload)
+        saved = _was_drawn(first)
+        begin = [first, *(self._as_drawn(first) if saved else [])]
         if first.nbytes > SMALL_BYTES:
-            return [first, self._second(first), first.elsewhere()]
+            return [*begin, *([] if saved else [self._second(first)]), first.elsewhere()]
         anew = self.contents.anew(first)
+        kinds = KINDS if saved else self.kinds
         # The first kind stays, for its answer is no answer to these contents: that tells what a tolerance lets pass.
-        kinds = (*self.kinds[:-1], ONE) if len(self.kinds) > 1 and self._one_changes(first) else self.kinds
+        kinds = (*kinds[:-1], ONE) if len(kinds) > 1 and self._one_changes(first) else kinds
         kinds = tuple(kind for kind in kinds if anew is None or kind != "fresh")  # that has fresh values as well
-        others = [_lent(other, first) for other in (self.contents.rearranged(first), anew) if other is not None]
-        return [first, *self._variants(first, kinds), *others, first.elsewhere(), *self._draws(first)]
+        variants = self._variants(first, kinds[1:], 1) if saved else self._variants(first, kinds)
+        made = {case.variant for case in begin}
+        others = [other for other in (self.contents.rearranged(first, alone=saved), anew) if other is not None]
+        others = [_lent(other, first) for other in others if other.variant not in made]
+        return [*begin, *variants, *others, first.elsewhere(), *self._draws(first)]
 
     def _second(self, first: Case) -> Case:
         """Return a case with other index tensors, where it has any: as many as before, for some seeds other lengths."""
-        ways = (self.contents.anew, self.contents.rearranged)
+        rearranged = functools.partial(self.contents.rearranged, alone=_was_drawn(first))
+        ways = (self.contents.anew, rearranged)
         found = (way(first) for way in (ways if first.recipe.seed % _WAYS == 1 else reversed(ways)))
         return _lent(next((other for other in found if other is not None), None) or self._alike(first), first)
 
@@ -127,7 +139,7 @@ class Cases:
 
     def _alike(self, first: Case) -> Case:
         """Return a case with contents that look like the first one's; listed ones are among the repeated."""
-        one = first.workload is None and self._one_changes(first)
+        one = _was_drawn(first) and self._one_changes(first)
         (other,) = self._variants(first, (ONE,) if one else self.kinds[:1])
         return other
 
@@ -135,11 +147,12 @@ class Cases:
         """Whether a single value changes in one of the calls: by turns, and not where answers are drawn anyway."""
         return self.definition.op_type != "sampling" and first.recipe.seed // 2 % 2 == 1
 
-    def _variants(self, first: Case, kinds: tuple[str, ...]) -> Iterator[Case]:
-        case = first
-        for number, kind in enumerate(kinds):
-            entire = first.workload is not None and number == 0  # its answer is no answer to the first one's contents
-            case = self.contents.varied(case, kind, f"{number} {kind}", entire=entire)
+    def _variants(self, first: Case, kinds: tuple[str, ...], start: int = 0) -> Iterator[Case]:
+        case, drawn = first, _was_drawn(first)
+        for number, kind in enumerate(kinds, start):
+            begins = number == 0
+            entire = begins and not drawn  # its answer is no answer to the first one's contents
+            case = self.contents.varied(case, kind, f"{number} {kind}", entire=entire, alone=begins and drawn)
             yield case
 
 
@@ -152,6 +165,11 @@ def _all_borrow(case: Case) -> bool:
     """Whether one bound for all elements and all contents makes sense: not for integers, codes and what is drawn."""
     borrowers = ("float64", "float32", "float16", "bfloat16")
     return all(output.dtype in borrowers for output in case.definition.outputs.values())
+
+
+def _was_drawn(case: Case) -> bool:
+    """Whether `test_sizes` drew a case: now, or in the run that saved it."""
+    return case.workload is None or "recipe" in case.workload.extra
 
 
 def _recipe_of(workload: Workload) -> Recipe | None:

@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,10 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.database import InMemoryExampleDatabase
 
 from pytest_flashinfer import searching as module
+from pytest_flashinfer.contents import Contents
 from pytest_flashinfer.data.load import load_workloads
 from pytest_flashinfer.data.model import Axis, Definition, InputSpec, TensorSpec
 from pytest_flashinfer.data.workload_rules import check_workloads
+from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.axes import solve_axes
+from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.line import workload_line
@@ -30,6 +34,7 @@ from pytest_flashinfer.inputs.strategies import case_strategy
 from pytest_flashinfer.judge.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed, describe
+from pytest_flashinfer.making import KINDS, Cases
 from pytest_flashinfer.pace import Pace
 from pytest_flashinfer.saved import Saved
 from pytest_flashinfer.search import Search
@@ -70,6 +75,23 @@ def test_a_line_replays_the_very_inputs(tmp_path, definition, data):
     assert solved == axes
     replayed = make_inputs(definition, solved, again, workload=workload)
     assert {name: same(value, replayed[name]) for name, value in values.items()} == dict.fromkeys(values, True)
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.name)
+def test_a_line_makes_the_calls_that_failed_in_any_run_and_scope(tmp_path, definition):
+    """Whichever call of a drawn case fails, with its scalars in the line: test_correct begins with the same calls."""
+    maker, path = DefaultInputs(definition, "cpu", None), tmp_path / "lines.jsonl"
+    for axes, recipe in islice(edge_cases(definition, max_elements=1 << 12), 8):
+        drawn = Cases(Contents(definition, maker, maker, 7), KINDS).drawn(axes, recipe)
+        for failed in drawn[:2]:
+            path.write_text(workload_line(definition, axes, recipe, failed.values) + "\n")
+            [loaded] = load_workloads(path, definition.name)
+            repeated = Cases(Contents(definition, maker, maker, 8), KINDS[:1]).repeated(loaded.value)
+            assert [each.variant for each in repeated[: len(drawn)]] == [each.variant for each in drawn]
+            assert [each.moved for each in repeated[: len(drawn)]] == [each.moved for each in drawn]
+            for one, other in zip(drawn, repeated, strict=False):
+                alike = {name: same(value, other.values[name]) for name, value in one.values.items()}
+                assert alike == dict.fromkeys(alike, True), one.variant
 
 
 def test_a_line_is_one_line_of_plain_json_and_its_uuid_follows_from_the_case():

@@ -322,6 +322,28 @@ def test_they_follow_from_the_case_and_not_from_the_run():
     assert torch.equal(one.values["indptr"], other.values["indptr"])
 
 
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("definition", [ROWS, RAGGED], ids=lambda definition: definition.name)
+def test_a_saved_failure_is_called_as_it_was_drawn_and_then_in_all_ways_that_there_are(definition, seed):
+    """In the smoke scope as well. The further contents are of the run: nobody knows them from the line alone."""
+    given = WORKLOAD if definition is ROWS else SEGMENTS
+    line, maker = replace(given, extra={"recipe": Recipe(seed).to_json()}), DefaultInputs(definition, "cpu", None)
+    one, other = (Cases(Contents(definition, maker, maker, run), FULL[:1]) for run in (7, 8))
+    (drawn, again), (known, unknown) = ((each.repeated(line), list(each.timed(line, 4))) for each in (one, other))
+    begin = one.drawn(one.first(line).axes, Recipe(seed))
+    names = [case.variant for case in drawn]
+    assert names[: len(begin)] == [case.variant for case in begin]
+    assert names[-1] == "first"
+    assert drawn[-1].moved
+    assert len({*names}) == len(names) - 1 - sum(case.moved for case in begin), "none is made twice"
+    assert any(("permuted" in name or "one_changed" in name) and name[0] != "0" for name in names)
+    assert ("1 fresh" in names) is ("anew" not in names)
+    if "1 fresh" in names:
+        fresh = names.index("1 fresh")
+        assert contents(drawn[fresh]) != contents(known[fresh])
+    assert all(contents(case) != contents(here) for case, here in zip(again, unknown, strict=True) if case.lender)
+
+
 @pytest.mark.parametrize("dtype", ["int16", "int32", "uint16", "uint32", "uint64"])
 def test_index_tensors_of_any_dtype_are_drawn_anew(dtype):
     inputs = {**RAGGED.inputs, "indptr": replace(RAGGED.inputs["indptr"], dtype=dtype)}
