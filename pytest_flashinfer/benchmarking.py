@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_flashinfer import stopwatch
+from pytest_flashinfer.data.jsontext import read_json
+from pytest_flashinfer.data.sniff import TIMINGS, kind_of
 from pytest_flashinfer.distribution import group_of
 from pytest_flashinfer.report.baseline import MACHINE
 from pytest_flashinfer.report.place import obstacle
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
@@ -61,7 +63,9 @@ class Benchmarks:
             session.config.addinivalue_line("markers", "benchmark: settings of pytest-benchmark, which is switched off")
         target = getattr(session.config.option, "benchmark_json", None)
         if isinstance(target, Path) and not (session.lists_only or _distributed(session.config)):
-            _demand_a_place(target)  # older versions open the file themselves, at once
+            options = session.options
+            # Older versions of pytest-benchmark open the file themselves, at once.
+            _demand_a_place(target, (*options.definitions, *options.solutions, *options.workloads))
 
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
         """Time nothing where pytest-benchmark, which keeps the times, is switched off; all else is checked."""
@@ -134,11 +138,20 @@ class Benchmarks:
                 raise pytest.UsageError(str(error)) from None
 
 
-def _demand_a_place(target: Path) -> None:
-    """Raise pytest.UsageError where pytest-benchmark could not write, and would take the run's other reports along."""
-    reason = obstacle(target)
+def _demand_a_place(target: Path, given: Iterable[Path]) -> None:
+    """Raise pytest.UsageError where pytest-benchmark could not write, and would take the run's other reports along.
+
+    So where it would write over a file among those that the run was `given`: it may be somebody's kernel.
+    """
+    real = target.resolve()
+    among = any(real.is_relative_to(place.resolve()) for place in given)
+    reason = obstacle(target, "JSON of pytest-benchmark", _is_timings) if among else obstacle(target)
     if reason:
         raise pytest.UsageError(f"--benchmark-json: {reason}")
+
+
+def _is_timings(path: Path) -> bool:
+    return kind_of(read_json(path, nan_ok=True).value) == TIMINGS
 
 
 def _asked_to_save(option: argparse.Namespace) -> str:

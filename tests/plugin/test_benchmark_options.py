@@ -21,6 +21,25 @@ def test_json(repository):
     assert "cpu" in json.dumps(entry["extra_info"]).lower() or "wall" in json.dumps(entry["extra_info"]).lower()
 
 
+@pytest.mark.parametrize("file", ["solutions/kit/k.cu", "definitions/elementwise/scale_add_h8.json"])
+def test_json_is_not_written_over_a_file_that_the_run_is_given(repository, file):
+    path = repository.root / file
+    if not path.exists():
+        repository.write(file, "definition = 'scale_add_h8'\n")
+    before = path.read_text()
+    done = repository.run(*SPEED, f"--benchmark-json={file}")
+    assert done.code == pytest.ExitCode.USAGE_ERROR
+    assert f"--benchmark-json: {file} is there and is no JSON of pytest-benchmark: name another file" in done.output
+    assert path.read_text() == before
+
+
+def test_json_is_written_over_what_pytest_benchmark_wrote_and_over_any_other_file(repository):
+    repository.write("solutions/run.json", json.dumps({"machine_info": {}, "benchmarks": []}))
+    repository.write("notes.txt", "mine")
+    for file in ("solutions/run.json", "notes.txt"):
+        assert repository.run("-k", "test_schema", f"--benchmark-json={file}").code == 0
+
+
 def test_where_nothing_was_timed_all_else_is_written(repository):
     """Also where warnings are errors: pytest-benchmark's own would end the run before anything is shown or written."""
     repository.solve("good", WRONG)
