@@ -16,7 +16,7 @@ from pytest_flashinfer.inputs.box import ABOVE, BELOW, Box, Limit
 from pytest_flashinfer.inputs.dtypes import as_numbers, integer_ends, is_float, largest
 from pytest_flashinfer.inputs.float_roles import ROTARY
 from pytest_flashinfer.inputs.solved import solved
-from pytest_flashinfer.inputs.trees import called, constant, demanded
+from pytest_flashinfer.inputs.trees import called, constant, demanded, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -49,9 +49,16 @@ def limits_of(contract: Contract) -> tuple[Limit, ...]:
 def limits_in(trees: Iterable[ast.expr], tensors: Collection[str]) -> Iterator[Limit]:
     """Yield what conditions demand of each element of some tensors."""
     for tree in trees:
-        for sides in demanded(tree):
+        for sides in demanded(_unconditional(tree, tensors)):
             for found in solved(*sides, tensors):
                 yield from _limits(*found)
+
+
+def _unconditional(tree: ast.expr, tensors: Collection[str]) -> ast.expr:
+    """Return what is demanded unless sizes excuse from it, as `n == 0 or x.min() > 0` does: then there is nothing."""
+    parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.Or) else []
+    of_data = [part for part in parts if names_of(part) & set(tensors)]
+    return of_data[0] if len(of_data) == 1 else tree
 
 
 def _is_bool(contract: Contract, name: str) -> bool:

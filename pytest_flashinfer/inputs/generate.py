@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.data.constraints import told_values
-from pytest_flashinfer.inputs import choice, elements, layout, scalars
+from pytest_flashinfer.inputs import choice, elements, layout, repair, scalars
 from pytest_flashinfer.inputs.arranged import arrange
 from pytest_flashinfer.inputs.at_bounds import touch
 from pytest_flashinfer.inputs.axes import shape_of, solve, verify
@@ -25,7 +25,7 @@ from pytest_flashinfer.inputs.structure import index_tensors, setting_for
 from pytest_flashinfer.inputs.values import Source, Want, family_of, float_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Workload
@@ -223,6 +223,22 @@ def _mend(making: _Making) -> None:
     for name in arrange(making.contract, making.plan, env, drawn, making.recipe.seed):
         making.made[name].copy_(env[name])
     touch(making.contract, making.plan, making.made, drawn, making.recipe)
+    _repair(making, drawn)
+
+
+def _repair(making: _Making, drawn: Collection[str]) -> None:
+    """Make integers what constraints ask for that no rule knows; what was poisoned for other ones is made anew."""
+    env = _env(making)
+    if not any(rule.fails(env) for rule in making.contract.reading.data):
+        return
+    changed = repair.mend(making.contract, making.plan, env, drawn, making.recipe.seed)
+    for name in changed:
+        making.made[name].copy_(env[name])
+    source = Source(making.recipe.seed, making.device)
+    for name in drawn if changed else ():
+        value = making.made[name]
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+            making.made[name] = _float(making, name, source, "normal")
 
 
 def _check(making: _Making) -> None:

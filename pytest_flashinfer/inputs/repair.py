@@ -1,0 +1,209 @@
+"""The last resort for drawn integers: where a constraint does not hold, one side of it is made what the other asks for.
+
+No rule knows such a constraint. A move changes one tensor, by what a comparison demands; it stands if as many
+constraints hold afterwards, that one among them. So a few moves lead from a draw to one that is valid, or to none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from pytest_flashinfer.data.constraints import ConstraintError
+from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.inputs.dtypes import as_numbers, is_integer
+from pytest_flashinfer.inputs.equation import size
+from pytest_flashinfer.inputs.moves import Moves
+from pytest_flashinfer.inputs.trees import joined, names_of, stripped
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.plan import Plan
+
+    _Range = tuple[int, int | None]
+
+_SEQUENCES: Final = frozenset({
+    "indptr", "seq_lens", "last_page_len", "page_table", "page_ids", "batch_ids", "starts", "ends", "blocks", "sparse",
+})  # fmt: skip
+_NEGATIVE: Final = re.compile(r"-\d|(>=|<) ?0\b")
+_SIDEWAYS: Final = 0.7  # how often a move is taken that mends one constraint and breaks another
+_ATTEMPTS: Final = 3  # from the draw on
+_TRIALS: Final = 30  # moves that are tried in each
+_LONGEST: Final = 64  # turns of a loop over which all has to hold
+_ELEMENTS: Final = 1 << 16  # of a tensor; what is larger takes too long to look at again and again
+
+
+class _Unit:
+    """Something that has to be true, in all its elements: a constraint, a part of it, or one turn of its loop."""
+
+    def __init__(self, tree: ast.expr, bound: Mapping[str, Any]) -> None:
+        self.tree = tree
+        self.bound = bound
+
+    def holds(self, env: Mapping[str, Any]) -> bool:
+        """Whether it is true; what cannot be computed is not."""
+        value = evaluated(self.tree, {**env, **self.bound})
+        return value is not None and bool(torch.as_tensor(value).all())
+
+
+def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[str], seed: int) -> set[str]:
+    """Replace integer tensors `names` of `env` until all constraints hold; return which, none where that fails.
+
+    `env` has all tensors, scalars and sizes; it stays as it is where not all constraints can be made to hold.
+    """
+    told = [rule for rule in contract.reading.data if rule.names & set(names)]
+    read = frozenset().union(*(rule.names for rule in told))
+    known = {name: _on_host(value) if name in read else value for name, value in env.items()}
+    drawn = {name for name in names if isinstance(env.get(name), torch.Tensor) and env[name].numel() <= _ELEMENTS}
+    free = _free(contract, plan) & drawn
+    rules = [_Unit(rule.tree, {}) for rule in told]
+    ranges = {name: _range(contract, plan, name, known) for name in free}
+    for attempt in range(_ATTEMPTS):
+        found = _searched(rules, known, ranges, Random(f"{seed}/{attempt}"))  # noqa: S311 - not for secrets
+        if found is not None:
+            changed = {name for name in free if found[name] is not known[name]}
+            env.update({name: found[name] for name in changed})
+            return changed
+    return set()
+
+
+def _on_host(value: Any) -> Any:
+    return value.cpu() if isinstance(value, torch.Tensor) and value.numel() <= _ELEMENTS else value
+
+
+def _free(contract: Contract, plan: Plan) -> set[str]:
+    """Return the integers that may change: of what tells sequences apart all have to be tied by constraints, or none.
+
+    Lengths beside pointers, say, would fit these no longer.
+    """
+    free = {name for name in plan.roles if is_integer(contract.dtype(name))}
+    of_sequences = {name for name in free if plan.roles[name].kind in _SEQUENCES}
+    tied = set(sorted(of_sequences)[:1])
+    for _ in of_sequences:
+        tied |= {name for rule in contract.reading.data if rule.names & tied for name in rule.names & of_sequences}
+    return free if tied == of_sequences else free - of_sequences
+
+
+def _range(contract: Contract, plan: Plan, name: str, env: Mapping[str, Any]) -> _Range:
+    """Return the least and the greatest number that a tensor may hold: what it points at has so many entries.
+
+    Negative numbers are marks, which a constraint has to speak of.
+    """
+    limit, ends = size(plan.roles[name].limit, env), _ends(env[name])
+    marked = any(name in rule.names and _NEGATIVE.search(rule.text) for rule in contract.reading.data)
+    return min(-2 if marked else 0, ends[0]), None if limit is None else max(ends[1], limit - 1)
+
+
+def _within(allowed: _Range, value: torch.Tensor) -> bool:
+    low, high = _ends(value)
+    return allowed[0] <= low and (allowed[1] is None or high <= allowed[1])
+
+
+def _ends(value: torch.Tensor) -> tuple[int, int]:
+    known = as_numbers(value)
+    return (int(known.min()), int(known.max())) if known.numel() else (0, 0)
+
+
+def _searched(
+    rules: Sequence[_Unit], env: Mapping[str, Any], ranges: Mapping[str, _Range], rng: Random
+) -> dict[str, Any] | None:
+    """Return an environment in which all rules hold, or `None`; what has a range changes, and stays within it."""
+    now, left, free = dict(env), _TRIALS, ranges.keys()
+    while left > 0:
+        broken = [rule for rule in rules if not rule.holds(now)]
+        if not broken:
+            return now
+        rng.shuffle(broken)
+        trials = ((rule, {**now, **each}) for rule in broken for each in _changes(rule.tree, now, free, rng))
+        for rule, trial in trials:
+            left -= 1
+            if not all(trial[name] is env[name] or _within(ranges[name], trial[name]) for name in free):
+                continue
+            still = sum(not each.holds(trial) for each in rules)
+            better = still < len(broken) or (still == len(broken) and rng.random() < _SIDEWAYS)
+            if better and rule.holds(trial):
+                now = trial
+                break
+            if left <= 0:
+                return None
+        else:
+            return None
+    return None
+
+
+def _changes(
+    tree: ast.expr, env: Mapping[str, Any], free: Collection[str], rng: Random
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield changes that may make a constraint true: of each of its units that does not hold, one after the other."""
+    for choice in range(3):
+        now = dict(env)
+        for unit in _units(tree, env, {}, free):
+            if unit.holds(now):
+                continue
+            moves = list(Moves({**now, **unit.bound}, free, rng).of(unit.tree))
+            good = [each for each in moves if unit.holds({**now, **each})] or moves
+            if not good:
+                break
+            now.update(good[choice % len(good)])
+        else:
+            yield {name: now[name] for name in free if now[name] is not env[name]}
+
+
+def _units(
+    tree: ast.expr, env: Mapping[str, Any], bound: Mapping[str, Any], free: Collection[str]
+) -> Iterator[_Unit]:
+    """Yield what has to hold for a tree to be true, one after the other; of alternatives, for the last to be."""
+    node = _bare(tree)
+    parts = joined(node, ast.And, ast.BitAnd)
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        parts = [part for part in node.values if names_of(part) & set(free)][-1:]
+    if parts:
+        for part in parts:
+            yield from _units(part, env, bound, free)
+    elif isinstance(node, (ast.GeneratorExp, ast.ListComp)) and len(node.generators) == 1:
+        for binding in _turns(node.generators[0], {**env, **bound}):
+            yield from _units(node.elt, env, {**bound, **binding}, free)
+    else:
+        yield _Unit(node, bound)
+
+
+def _bare(tree: ast.expr) -> ast.expr:
+    """Take off what asks whether all is true."""
+    node = tree
+    while isinstance(node, ast.Call):
+        function = node.func
+        word = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
+        if word not in {"bool", "all"}:
+            break
+        operand = node.args[0] if node.args else getattr(function, "value", None)
+        if operand is None or node.keywords or len(node.args) > 1:
+            break
+        node = operand
+    return stripped(node) if not isinstance(node, (ast.GeneratorExp, ast.ListComp)) else node
+
+
+def _turns(loop: ast.comprehension, env: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what the names of a loop are bound to, turn by turn; of a long loop nothing."""
+    values = evaluated(loop.iter, env)
+    if values is None or len(values) > _LONGEST:
+        return
+    for value in values:
+        names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+        each = list(value) if isinstance(loop.target, ast.Tuple) else [value]
+        binding = {name.id: one for name, one in zip(names, each, strict=False) if isinstance(name, ast.Name)}
+        if all(evaluated(test, {**env, **binding}) for test in loop.ifs):
+            yield binding
+
+
+def evaluated(tree: ast.expr, env: Mapping[str, Any]) -> Any:
+    """Return what a tree comes to, `None` where it cannot be computed."""
+    try:
+        return run(tree, env)
+    except ConstraintError:
+        return None

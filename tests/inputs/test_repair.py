@@ -1,0 +1,93 @@
+"""Constraints that no rule knows: one side of what does not hold is made what the other asks for."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+
+from pytest_flashinfer.inputs import repair
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.errors import Unsatisfiable
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.recipe import Recipe
+from tests.inputs.contracts import axes, define, tensor
+
+LOOK_UP = "def run(x, a, b, c, t):\n    return x[a.long()] + x[b.long()] + x[c.long()].sum() + x[t.long()].sum()\n"
+SIZES = {"n": 12, "g": 4, "m": 5, "rows": 64}
+IDS = {name: tensor(shape, "int32") for name, shape in (("a", "n"), ("b", "n"), ("c", "g"), ("t", "g m"))}
+FORMS = {
+    "an element-wise equation": ["bool((a == torch.cumsum(b, 0) - b).all())", "bool((b >= 0).all())"],
+    "an inverse": ["bool((b[a.long()] == torch.arange(n)).all())", "torch.bincount(a, minlength=n).eq(1).all()"],
+    "counts": ["torch.equal(torch.bincount(a, minlength=g), c.long())", "int(c.sum()) == n", "bool((c >= 0).all())",
+               "bool((a < g).all())"],
+    "counts of sorted ids": ["torch.equal(torch.bincount(a, minlength=g), c.long())", "bool((a[1:] >= a[:-1]).all())",
+                             "int(c.sum()) == n"],
+    "each as often": ["torch.bincount(a, minlength=g).eq(3).all()"],
+    "sums of rows": ["bool((t.sum(dim=1) == c).all())", "bool((t >= 0).all())", "bool((c > 2).all())"],
+    "a sum at most": ["int(c.sum()) <= n", "bool((c % 3 == 0).all())", "bool((c >= 0).all())"],
+    "a mask by lengths": ["((t >= 0) == (torch.arange(m) < c.unsqueeze(1))).all()", "bool((c <= m).all())",
+                          "bool((t < 9).all())"],
+    "marks by counts": ["bool(((t >= 0).sum(-1) == c).all())", "bool((t >= -1).all())"],
+    "one of two": ["bool(((a < 0) | (a == b)).all())", "bool((b < 7).all())"],
+    "sizes or both ends": ["n == 0 or (a[0] >= 0 and a[-1] < g)", "bool((a[1:] >= a[:-1]).all())"],
+    "neighbours differ": ["bool((a[1:] != a[:-1]).all())", "bool((a < 3).all())", "bool((a >= 0).all())"],
+    "every turn of a loop": ["all(bool((row.diff() > 0).all()) for row in t)", "bool((t < 9).all())"],
+    "segments of a loop": ["c[0].item() == 0", "bool((c.diff() >= 1).all())", "int(c[-1]) <= n",
+                           "all(bool((a[x:y].diff() > 0).all()) for x, y in zip(c.tolist(), c.tolist()[1:] + [n]))"],
+    "the largest": ["bool((t.max(dim=1).values == c).all())", "int(a.max()) == n - 1"],
+    "how many differ": ["a.unique().numel() == g", "bool((a < g).all())"],
+}  # fmt: skip
+
+
+def with_constraints(constraints):
+    inputs = {"x": tensor("rows"), **IDS}
+    return define("ids", axes(n=None, g=None, m=None, rows=None), inputs, {"y": tensor("n")}, LOOK_UP, *constraints)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_most_draws_are_made_valid_and_differ(name):
+    definition, made = with_constraints(FORMS[name]), []
+    for seed in range(12):
+        with contextlib.suppress(Unsatisfiable):
+            made.append(make_inputs(definition, SIZES, Recipe(seed)))
+    assert len(made) >= 8
+    assert len({str([each[name].tolist() for name in IDS]) for each in made}) == len(made)
+
+
+def test_what_cannot_be_met_leaves_everything_as_it_is():
+    definition = with_constraints(["int(a.sum()) == 3", "int(a.sum()) == 4"])
+    made = {name: torch.arange(12, dtype=torch.int32) for name in ("a", "b")}
+    env = {**SIZES, **made, "c": torch.zeros(4, dtype=torch.int32), "t": torch.zeros(4, 5, dtype=torch.int32)}
+    known = {name: value.clone() for name, value in made.items()}
+    contract = contract_of(definition)
+    assert repair.mend(contract, plan_of(contract), env, set(IDS), 0) == set()
+    assert all(torch.equal(env[name], known[name]) for name in known)
+
+
+def test_what_was_given_stays():
+    definition = with_constraints(["bool((a == b).all())"])
+    given = torch.arange(12, dtype=torch.int32) * 5
+    for name, other in (("a", "b"), ("b", "a")):
+        made = make_inputs(definition, SIZES, Recipe(1), given={name: given})
+        assert made[name] is given
+        assert torch.equal(made[other], given)
+
+
+def test_the_same_recipe_gives_the_same_inputs():
+    definition = with_constraints(FORMS["counts"])
+    one, other = (make_inputs(definition, SIZES, Recipe(7)) for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in IDS)
+
+
+def test_ids_stay_within_what_they_point_at():
+    """No constraint says so, and a reference would read past the end."""
+    contract = contract_of(with_constraints(["bool((a == b * 20).all())"]))
+    env = {**SIZES, "a": torch.zeros(12, dtype=torch.int32), "b": torch.arange(12, dtype=torch.int32)}
+    env |= {"c": torch.zeros(4, dtype=torch.int32), "t": torch.zeros(4, 5, dtype=torch.int32)}
+    changed = repair.mend(contract, plan_of(contract), env, set(IDS), 0)
+    assert changed
+    assert int(env["a"].max()) < SIZES["rows"]
+    assert torch.equal(env["a"], env["b"] * 20)
