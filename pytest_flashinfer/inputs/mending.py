@@ -1,0 +1,56 @@
+"""What is put right in drawn inputs before constraints are checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_flashinfer.inputs import elements, repair
+from pytest_flashinfer.inputs.arranged import arrange
+from pytest_flashinfer.inputs.at_bounds import touch
+from pytest_flashinfer.inputs.draft import env_of, fills_floats, float_of
+from pytest_flashinfer.inputs.families import SPECIAL
+from pytest_flashinfer.inputs.values import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pytest_flashinfer.inputs.draft import Draft
+
+
+def tame(draft: Draft) -> None:
+    """Make inputs anew that constraints forbid to hold NaN or infinities."""
+    if draft.recipe.family not in SPECIAL:
+        return
+    env, source = env_of(draft), Source(draft.recipe.seed, draft.device)
+    broken = [rule for rule in draft.contract.reading.data if rule.fails(env)]
+    for name in frozenset().union(*(rule.names for rule in broken)) & draft.plan.roles.keys() - draft.fixed.keys():
+        if fills_floats(draft, name) and name in draft.made:
+            draft.made[name] = float_of(draft, name, source, "normal")
+
+
+def mend(draft: Draft) -> None:
+    """Put elements right that are beyond what constraints allow, of what was drawn."""
+    env, drawn = env_of(draft), draft.made.keys() - draft.fixed.keys()
+    for name in elements.mend(draft.contract, draft.plan, env, drawn):
+        draft.made[name].copy_(env[name])
+    for name in arrange(draft.contract, draft.plan, env, drawn, draft.recipe.seed):
+        draft.made[name].copy_(env[name])
+    touch(draft.contract, draft.plan, draft.made, drawn, draft.recipe)
+    _repair(draft, drawn)
+
+
+def _repair(draft: Draft, drawn: Collection[str]) -> None:
+    """Make integers what constraints ask for that no rule knows; what was poisoned for other ones is made anew."""
+    env = env_of(draft)
+    if not any(rule.fails(env) for rule in draft.contract.reading.data):
+        return
+    changed = repair.mend(draft.contract, draft.plan, env, drawn, draft.recipe.seed)
+    for name in changed:
+        draft.made[name].copy_(env[name])
+    source = Source(draft.recipe.seed, draft.device)
+    for name in drawn if changed else ():
+        value = draft.made[name]
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+            draft.made[name] = float_of(draft, name, source, "normal")
