@@ -52,5 +52,12 @@ def _repair(draft: Draft, drawn: Collection[str]) -> None:
     source = Source(draft.recipe.seed, draft.device)
     for name in drawn if changed else ():
         value = draft.made[name]
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not _finite(value):
             draft.made[name] = float_of(draft, name, source, "normal")
+
+
+def _finite(value: torch.Tensor) -> bool:
+    """Say whether all elements are finite, as four-bit ones always are; torch asks only some dtypes of eight bits."""
+    if value.dtype is torch.float4_e2m1fn_x2:
+        return True
+    return bool((value.float() if value.itemsize == 1 else value).isfinite().all())

@@ -155,9 +155,7 @@ def _changes(
             yield {name: now[name] for name in free if now[name] is not env[name]}
 
 
-def _units(
-    tree: ast.expr, env: Mapping[str, Any], bound: Mapping[str, Any], free: Collection[str]
-) -> Iterator[_Unit]:
+def _units(tree: ast.expr, env: Mapping[str, Any], bound: Mapping[str, Any], free: Collection[str]) -> Iterator[_Unit]:
     """Yield what has to hold for a tree to be true, one after the other; of alternatives, for the last to be."""
     node = _bare(tree)
     parts = joined(node, ast.And, ast.BitAnd)

@@ -118,7 +118,6 @@ class Subject:
         ends = torch.iinfo(torch_dtype(self.contract.dtype(self.name)))
         return tuple(sorted((n for n in found if ends.min <= n <= ends.max), reverse=True))
 
-
     def _sentences(self) -> list[str]:
         """Return the own description's sentences, and those of the definition's that name this input."""
         whole = (self.contract.definition.description or "").lower()

@@ -171,9 +171,7 @@ class Oracle:
             torch.cuda.synchronize(arena.device)
 
     @staticmethod
-    def _truth(
-        outputs: Mapping[str, OutputSpec], reply: Mapping[str, Any], packing: Packing, arena: Arena
-    ) -> Truth:
+    def _truth(outputs: Mapping[str, OutputSpec], reply: Mapping[str, Any], packing: Packing, arena: Arena) -> Truth:
         """Read what a reply says was written; the arena is overwritten by the next question."""
         facts = {str(each["name"]): each for each in reply["outputs"]}
         truths = {name: _read(name, spec, facts[name], packing, arena.data) for name, spec in outputs.items()}

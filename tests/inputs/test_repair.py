@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -91,3 +92,13 @@ def test_ids_stay_within_what_they_point_at():
     assert changed
     assert int(env["a"].max()) < SIZES["rows"]
     assert torch.equal(env["a"], env["b"] * 20)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1"])
+def test_floats_beside_integers_that_were_mended_are_finite(dtype):
+    definition = with_constraints(FORMS["counts"])
+    inputs = {**definition.inputs, "pool": tensor("rows m", dtype), "last": tensor("rows", dtype)}
+    for seed in range(4):
+        made = make_inputs(replace(definition, inputs=inputs), {**SIZES, "m": 6}, Recipe(seed, structure="stale_nan"))
+        for name in ("pool", "last"):
+            assert dtype == "float4_e2m1" or bool(made[name].float().isfinite().all())
