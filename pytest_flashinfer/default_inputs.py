@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.own_inputs import OwnInputs
 
 _NO_CARD_HOLDS, _MOST_SHOWN = 1 << 48, 1 << 63  # elements
-HOST_ELEMENTS = 1 << 18  # of all tensors of a case whose inputs are made, kept and compared on the host
+HOST_ELEMENTS = 1 << 15  # of all tensors of a case whose inputs are made, kept and compared on the host
 
 
 @dataclass(frozen=True)

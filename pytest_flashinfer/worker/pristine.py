@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.layout import Layout, Slot, Zone
 
 IMAGE_LIMIT = 1 << 26  # bytes; image, mask and difference take three times as much again
-STAGED_LIMIT = 3 << 20  # bytes of a card's arena that a core looks through before the card has turned to this process
+STAGED_LIMIT = 1 << 19  # bytes of a card's arena that a core looks through before the card has turned to this process
 
 
 class Compared:

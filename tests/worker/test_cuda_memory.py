@@ -55,7 +55,7 @@ def test_an_honest_call_yields_its_values(gpu, destination):
         x = gpu.randn(1000, 33)
         result = runner.run({"x": x}, y_of(x))
         assert torch.equal(result.outputs["y"].cuda(), x * 2)
-        assert result.outputs["y"].device == x.device
+        assert result.outputs["y"].device.type == "cpu"  # of small calls
         assert not result.violations
     assert not runner.settle()
 
