@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -91,10 +92,17 @@ class TestCase05:
 
     @pytest.mark.parametrize(("value", "passes"), [(INF, True), (-INF, False), (NAN, False), (65504.0, True)])
     def test_what_may_round_to_an_infinity_may_be_one(self, value: float, *, passes: bool) -> None:
-        truth = floats_of([65504.0, 8.0], bound=20, dtype=torch.float16)
+        known = floats_of([65504.0, 8.0], bound=20, dtype=torch.float16)
+        truth = replace(known, wide=torch.tensor([65510.0, 8.0]).double())
         assert compare(torch.tensor([value, 8.0]).half(), truth).ok is passes
         found = compare(torch.tensor([value, 8.0]).half(), truth, parse("atol=20"))
         assert found.problem == ("" if value == 65504 else "nonfinite"), "limits are no roundings"
+
+    @pytest.mark.parametrize(("dtype", "most"), [(torch.float16, 65504.0), (torch.bfloat16, 3.3895313892515355e38)])
+    def test_what_a_reference_cuts_off_to_fit_may_not_be_infinite(self, dtype: torch.dtype, most: float) -> None:
+        truth = floats_of([most, -most], bound=most / 512, dtype=dtype)
+        assert compare(torch.tensor([most, -most]).to(dtype), truth).ok
+        assert compare(torch.tensor([most, -INF]).to(dtype), truth).problem == "nonfinite"
 
     def test_inputs_with_inf_let_inf_and_nan_trade_places(self) -> None:
         assert compare(torch.tensor([NAN, INF]), floats_of([INF, NAN]), equal_nan=True).ok
