@@ -20,14 +20,26 @@ if TYPE_CHECKING:
 
 
 def tame(draft: Draft) -> None:
-    """Make inputs anew that constraints forbid to hold NaN or infinities."""
+    """Make inputs anew that constraints forbid to hold NaN or infinities; rows of -inf get a finite element first."""
     if draft.recipe.family not in SPECIAL:
         return
-    env, source = env_of(draft), Source(draft.recipe.seed, draft.device)
+    source = Source(draft.recipe.seed, draft.device)
+    for name in _refused(draft) if draft.recipe.family == "neginf" else ():
+        usual, x = float_of(draft, name, source, "normal"), draft.made[name]
+        if x.dim() and x.numel():
+            lines, place = x.view(-1, x.shape[-1]), draft.recipe.seed % x.shape[-1]
+            empty = (lines == -torch.inf).all(dim=1)
+            lines[empty, place] = usual.view(lines.shape)[empty, place]
+    for name in _refused(draft):
+        draft.made[name] = float_of(draft, name, source, "normal")
+
+
+def _refused(draft: Draft) -> list[str]:
+    """Return the drawn floats that some constraint which does not hold speaks of."""
+    env = env_of(draft)
     broken = [rule for rule in draft.contract.reading.data if rule.fails(env)]
-    for name in frozenset().union(*(rule.names for rule in broken)) & draft.plan.roles.keys() - draft.fixed.keys():
-        if fills_floats(draft, name) and name in draft.made:
-            draft.made[name] = float_of(draft, name, source, "normal")
+    names = frozenset().union(*(rule.names for rule in broken)) & draft.plan.roles.keys() - draft.fixed.keys()
+    return sorted(name for name in names & draft.made.keys() if fills_floats(draft, name))
 
 
 def mend(draft: Draft) -> None:

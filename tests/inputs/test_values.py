@@ -753,3 +753,13 @@ def test_scales_of_integers_are_zero_in_some_cases_where_a_text_says_so(text, ze
     assert grid_of(given).families == ("normal", "outliers")
     cases = [make_inputs(given, axes, recipe)["scales"] for axes, recipe in edge_cases(given, limit=100)]
     assert any(bool((each == 0).any()) for each in cases) is zeros
+
+
+@pytest.mark.parametrize("words", ["torch.isfinite(logits).any(dim=-1).all()", "(logits.amax(-1) > -9e9).all()"])
+def test_rows_keep_a_finite_score_where_a_constraint_wants_one(words):
+    inputs = {"logits": tensor("n v", description="banned tokens are -inf")}
+    definition = define("scores", axes(n=None, v=None), inputs, {"y": tensor("n v")}, "", words)
+    for seed in range(4):
+        logits = make_inputs(definition, {"n": 40, "v": 9}, Recipe(seed, family="neginf"))["logits"]
+        assert bool(logits.isfinite().any(dim=-1).all())
+        assert int((logits == -math.inf).sum()) > 60
