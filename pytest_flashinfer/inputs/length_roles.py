@@ -10,7 +10,7 @@ from pytest_flashinfer.inputs.subject import NAMES, Role, Subject, find_axis
 from pytest_flashinfer.inputs.trees import names_of
 
 TABLE: Final = r"(block|page)_?tables?$|req_to_"
-ROW_IDS: Final = r"(batch|req(uest)?)_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
+ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
 
 
 def _group(subject: Subject) -> str:

@@ -64,7 +64,8 @@ class Moves:
     def _compared(self, mine: ast.expr, op: Op, other: ast.expr, where: torch.Tensor | None) -> Iterator[Change]:
         """Yield changes of what one side is made of."""
         node, value = stripped(mine), self._value(other)
-        if value is None or op not in _TRUE:
+        known = torch.as_tensor(value) if isinstance(value, (bool, int, float, torch.Tensor)) else None
+        if known is None or op not in _TRUE or (known.is_floating_point() and not bool(known.isfinite().all())):
             return
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and op is ast.Eq:
             yield from self._told(node, torch.as_tensor(value, dtype=torch.bool))
@@ -102,7 +103,7 @@ class Moves:
         if word in _EXTREMES and place is not None and inner is not None:
             yield from self._extreme(place, word, op, value)
         wanted = torch.as_tensor(value)
-        if word == "sum" and place is not None:
+        if word == "sum" and place is not None and _is_last(node, self._old(place).dim()):
             totals = wanted + _BEYOND.get(op, 0)
             yield from self._remade(place, remade.with_sums(self._old(place), totals, self.rng, by_row=inner is None))
         if word == "diff" and place is not None:
@@ -158,7 +159,7 @@ class Moves:
             yield from self._remade(place, remade.with_steps(old, steps))
         elif op in _UP and steps.numel() == 1:
             least = int(steps) + (op is ast.Gt)
-            yield from self._remade(place, remade.rising(old, least, self._old((place[0], ...)), self._generator()))
+            yield from self._remade(place, remade.rising(old, least, self._old((place[0], ...)), self.rng))
 
     def _different(self, inner: ast.expr | None, op: Op, value: Any) -> Iterator[Change]:
         node = inner.value if isinstance(inner, ast.Subscript) else inner
@@ -244,9 +245,21 @@ def _as_comparison(node: ast.expr) -> ast.expr:
     return node
 
 
+def _is_last(node: ast.Call, axes: int) -> bool:
+    """Say whether a sum is over everything, or over the last axis of rows."""
+    own = node.args[1:] if _of_module(node) else node.args
+    told = [*own, *(word.value for word in node.keywords if word.arg in {"dim", "axis"})]
+    return not told or (axes == 2 and constant(told[0]) in {-1, 1})  # noqa: PLR2004
+
+
 def _owner(node: ast.Call) -> ast.expr | None:
     """Return what a function with further arguments is of: `x` in `x.sum(-1)`, and in `torch.bincount(x, None, n)`."""
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    if owner is not None and not (isinstance(owner, ast.Name) and owner.id in MODULES):
-        return owner
+    if isinstance(node.func, ast.Attribute) and not _of_module(node):
+        return node.func.value
     return node.args[0] if node.args else None
+
+
+def _of_module(node: ast.Call) -> bool:
+    """Say whether a function of torch is called, `torch.sum(x)`, and none of a tensor."""
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and owner.id in MODULES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 
@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
+_TRIES: Final = 8  # of finding one of a row that is unlike two others
+
 
 def with_sums(old: torch.Tensor, totals: torch.Tensor, rng: Random, *, by_row: bool) -> Iterator[torch.Tensor]:
     """Yield parts of sums, of each row or of all elements: at random, none of them 0 where none was, or any."""
     rows = old.reshape(-1, old.shape[-1]) if by_row and old.dim() > 1 else old.reshape(1, -1)
-    wanted = totals.to(torch.int64).flatten().expand(len(rows))
-    if rows.shape[1] and not bool((wanted < 0).any()):
-        for floor in dict.fromkeys((int(int(old.min()) > 0), 0)):
+    if rows.shape[1] and totals.numel() in {1, len(rows)} and not bool((totals < 0).any()):
+        wanted = totals.to(torch.int64).flatten().expand(len(rows))
+        for floor in dict.fromkeys((int(int(old.min()) > 0), 0) if old.numel() else ()):
             made = [_parts(rows.shape[1], int(total), floor, rng) for total in wanted]
             yield torch.stack(made).view(old.shape)
 
@@ -30,50 +32,60 @@ def _parts(count: int, total: int, floor: int, rng: Random) -> torch.Tensor:
 
 def with_steps(old: torch.Tensor, steps: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield a row with these steps."""
-    if old.dim() == 1 and len(old) > 1:
-        yield torch.cat([old[:1], old[0] + steps.expand(len(old) - 1).cumsum(0)])
+    if old.dim() == 1 and len(old) > 1 and steps.numel() in {1, len(old) - 1}:
+        yield torch.cat([old[:1], old[0] + steps.flatten().expand(len(old) - 1).cumsum(0)])
 
 
-def rising(old: torch.Tensor, least: int, every: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
+def rising(old: torch.Tensor, least: int, every: torch.Tensor, rng: Random) -> Iterator[torch.Tensor]:
     """Yield rows that rise by `least` or more: the old elements in order, or others in the range of `every` one."""
     if old.dim() < 1 or old.shape[-1] < 2:  # noqa: PLR2004 - there is no step
         return
     places = torch.arange(old.shape[-1]) * least
     yield (old.sort(dim=-1).values - places).cummax(dim=-1).values + places
-    first, room = int(every.min()), int(every.max()) - int(every.min()) + 1
-    if least == 1 and room >= old.shape[-1]:
-        order = torch.rand((*old.shape[:-1], room), generator=generator).argsort(dim=-1)
-        yield order[..., : old.shape[-1]].sort(dim=-1).values + first
+    every_one = range(int(every.min()), int(every.max()) + 1)
+    if least == 1 and len(every_one) >= old.shape[-1]:
+        rows = [sorted(rng.sample(every_one, old.shape[-1])) for _ in range(old.numel() // old.shape[-1])]
+        yield torch.tensor(rows, dtype=torch.int64).view(old.shape)
 
 
 def with_counts(old: torch.Tensor, counts: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
     """Yield ids of which there are as many of each as counts say, in any order and in their own."""
     if counts.dim() == 0 and int(counts) > 0:
         counts = counts.expand(old.numel() // int(counts))
-    ids = torch.arange(counts.numel()).repeat_interleave(counts.flatten().clamp(min=0))
-    if ids.numel() == old.numel():
+    if counts.dim() and int(counts.clamp(min=0).sum()) == old.numel():
+        ids = torch.arange(counts.numel()).repeat_interleave(counts.flatten().clamp(min=0))
         yield ids[torch.randperm(ids.numel(), generator=generator)].view(old.shape)
         yield ids.view(old.shape)
 
 
 def with_different(old: torch.Tensor, count: int, rng: Random) -> Iterator[torch.Tensor]:
-    """Yield ids of which more are different: what comes again gives way to ids that do not occur, or to a mark."""
+    """Yield ids of which so many are different: what comes again gives way to ids that do not occur, or to a mark.
+
+    Where too many are different, some become like others.
+    """
     flat = old.flatten().tolist()
-    again = [at for at, n in enumerate(flat) if n >= 0 and n in flat[:at]]
-    free = sorted(set(range(max([*flat, count - 1]) + 1)) - set(flat))
+    first = {n: at for at, n in reversed(list(enumerate(flat)))}
+    seen, again = set(first), [at for at, n in enumerate(flat) if n >= 0 and first[n] != at]
+    free = [n for n in range(min(len(flat) + count, 2 * len(flat))) if n not in seen]
     rng.shuffle(free)
     for marks in (free, [-1] * len(again)):
-        new = torch.tensor(flat, dtype=torch.int64)
         used = marks[: len(again)]
+        new = torch.tensor(flat, dtype=torch.int64)
         new[again[: len(used)]] = torch.tensor(used, dtype=torch.int64)
         yield new.view(old.shape)
+    if 0 < count < len(seen):
+        few = rng.sample(sorted(seen), count)
+        order = [*few, *rng.choices(few, k=len(flat) - count)]
+        rng.shuffle(order)
+        yield torch.tensor(order, dtype=torch.int64).view(old.shape)
 
 
 def unlike_neighbours(old: torch.Tensor, rng: Random) -> Iterator[torch.Tensor]:
-    """Yield a row in which no element is like the one before it; those that give way are others of the row."""
+    """Yield a row in which hardly an element is like the one before it; those that give way are others of the row."""
     row, present = old.flatten().tolist(), sorted(set(old.flatten().tolist()))
     for at in range(1, len(row)):
-        others = [n for n in present if n not in row[max(0, at - 1) : at] + row[at + 1 : at + 2]]
-        if row[at] == row[at - 1] and others:
-            row[at] = rng.choice(others)
+        for _ in range(_TRIES if row[at] == row[at - 1] else 0):
+            row[at] = rng.choice(present)
+            if row[at] != row[at - 1] and row[at : at + 1] != row[at + 1 : at + 2]:
+                break
     yield torch.tensor(row, dtype=torch.int64).view(old.shape)

@@ -7,7 +7,7 @@ constraints hold afterwards, that one among them. So a few moves lead from a dra
 from __future__ import annotations
 
 import ast
-import re
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +18,7 @@ from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import as_numbers, is_integer
 from pytest_flashinfer.inputs.equation import size
 from pytest_flashinfer.inputs.moves import Moves
-from pytest_flashinfer.inputs.trees import joined, names_of, stripped
+from pytest_flashinfer.inputs.trees import both_ways, constant, joined, names_of, stripped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
     from pytest_flashinfer.inputs.plan import Plan
 
-    _Range = tuple[int, int | None]
-
 _SEQUENCES: Final = frozenset({
     "indptr", "seq_lens", "last_page_len", "page_table", "page_ids", "batch_ids", "starts", "ends", "blocks", "sparse",
 })  # fmt: skip
-_NEGATIVE: Final = re.compile(r"-\d|(>=|<) ?0\b")
+_DISTINCT: Final = frozenset({"slots", "page_ids", "order"})  # kinds of which no two are alike
+_IN_ROWS: Final = frozenset({"expert_ids", "packed_experts", "sparse", "page_table", "order"})  # of a row
 _SIDEWAYS: Final = 0.7  # how often a move is taken that mends one constraint and breaks another
 _ATTEMPTS: Final = 3  # from the draw on
-_TRIALS: Final = 30  # moves that are tried in each
+_TRIALS: Final = 16  # moves that are tried in each
+_CHOICES: Final = 3  # of the moves that mend a part of a constraint
 _LONGEST: Final = 64  # turns of a loop over which all has to hold
-_ELEMENTS: Final = 1 << 16  # of a tensor; what is larger takes too long to look at again and again
+_ELEMENTS: Final = 1 << 12  # of a tensor; what is larger takes too long to look at again and again
 
 
 class _Unit:
@@ -62,8 +62,10 @@ def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[
     known = {name: _on_host(value) if name in read else value for name, value in env.items()}
     drawn = {name for name in names if isinstance(env.get(name), torch.Tensor) and env[name].numel() <= _ELEMENTS}
     free = _free(contract, plan) & drawn
+    if any(_has_loops_in_loops(rule.tree) for rule in told):  # each look at one takes too long
+        return set()
     rules = [_Unit(rule.tree, {}) for rule in told]
-    ranges = {name: _range(contract, plan, name, known) for name in free}
+    ranges = {name: _Range(contract, plan, name, known) for name in free}
     for attempt in range(_ATTEMPTS):
         found = _searched(rules, known, ranges, Random(f"{seed}/{attempt}"))  # noqa: S311 - not for secrets
         if found is not None:
@@ -71,6 +73,11 @@ def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[
             env.update({name: found[name] for name in changed})
             return changed
     return set()
+
+
+def _has_loops_in_loops(tree: ast.expr) -> bool:
+    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.GeneratorExp, ast.ListComp))]
+    return len(loops) > 1 or any(len(loop.generators) > 1 for loop in loops)
 
 
 def _on_host(value: Any) -> Any:
@@ -90,24 +97,51 @@ def _free(contract: Contract, plan: Plan) -> set[str]:
     return free if tied == of_sequences else free - of_sequences
 
 
-def _range(contract: Contract, plan: Plan, name: str, env: Mapping[str, Any]) -> _Range:
-    """Return the least and the greatest number that a tensor may hold: what it points at has so many entries.
+class _Range:
+    """What a tensor may hold besides what constraints say: ids of what there is, none twice where no two were alike."""
 
-    Negative numbers are marks, which a constraint has to speak of.
-    """
-    limit, ends = size(plan.roles[name].limit, env), _ends(env[name])
-    marked = any(name in rule.names and _NEGATIVE.search(rule.text) for rule in contract.reading.data)
-    return min(-2 if marked else 0, ends[0]), None if limit is None else max(ends[1], limit - 1)
+    def __init__(self, contract: Contract, plan: Plan, name: str, env: Mapping[str, Any]) -> None:
+        role, old = plan.roles[name], as_numbers(env[name])
+        limit, ends = size(role.limit, env), (int(old.min()), int(old.max())) if old.numel() else (0, 0)
+        self.low = min(-2 if role.unused or _is_marked(contract, name) else 0, ends[0])
+        self.high = None if limit is None else max(ends[1], limit - 1)
+        kinds = ((_DISTINCT, False), (_IN_ROWS, True))
+        self.alone = [rows for named, rows in kinds if role.kind in named and _distinct(old, by_row=rows)]
+        ordered = role.kind == "order" and old.numel() > 0
+        self.every = old.sort(dim=-1).values if ordered else None
+
+    def admits(self, value: torch.Tensor) -> bool:
+        """Whether a tensor could be in place of the drawn one."""
+        known = as_numbers(value)
+        if not known.numel():
+            return True
+        if int(known.min()) < self.low or (self.high is not None and int(known.max()) > self.high):
+            return False
+        if self.every is not None and not torch.equal(known.sort(dim=-1).values, self.every):
+            return False
+        return all(_distinct(known, by_row=by_row) for by_row in self.alone)
 
 
-def _within(allowed: _Range, value: torch.Tensor) -> bool:
-    low, high = _ends(value)
-    return allowed[0] <= low and (allowed[1] is None or high <= allowed[1])
+def _distinct(value: torch.Tensor, *, by_row: bool) -> bool:
+    """Say whether no two are alike but for marks, of all elements or in each row."""
+    rows = value.reshape(-1, value.shape[-1]) if by_row and value.dim() else value.reshape(1, -1)
+    ordered = rows.sort(dim=-1).values
+    return not bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any())
 
 
-def _ends(value: torch.Tensor) -> tuple[int, int]:
-    known = as_numbers(value)
-    return (int(known.min()), int(known.max())) if known.numel() else (0, 0)
+def _is_marked(contract: Contract, name: str) -> bool:
+    """Say whether a constraint tells entries below 0 from others, rather than to forbid them."""
+    for rule in (rule for rule in contract.reading.data if name in rule.names):
+        root = stripped(rule.tree)
+        demands = {id(stripped(part)) for part in joined(root, ast.And, ast.BitAnd) or [root]}
+        for node in ast.walk(rule.tree):
+            if isinstance(node, ast.Compare) and id(node) not in demands:
+                for left, op, right in both_ways(node):
+                    value = constant(right)
+                    told = value == 0 if op in {ast.GtE, ast.Lt} else isinstance(value, int) and value < 0
+                    if told and isinstance(left, ast.Name) and left.id == name:
+                        return True
+    return False
 
 
 def _searched(
@@ -123,7 +157,7 @@ def _searched(
         trials = ((rule, {**now, **each}) for rule in broken for each in _changes(rule.tree, now, free, rng))
         for rule, trial in trials:
             left -= 1
-            if not all(trial[name] is env[name] or _within(ranges[name], trial[name]) for name in free):
+            if not all(trial[name] is env[name] or ranges[name].admits(trial[name]) for name in free):
                 continue
             still = sum(not each.holds(trial) for each in rules)
             better = still < len(broken) or (still == len(broken) and rng.random() < _SIDEWAYS)
@@ -141,16 +175,16 @@ def _changes(
     tree: ast.expr, env: Mapping[str, Any], free: Collection[str], rng: Random
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Yield changes that may make a constraint true: of each of its units that does not hold, one after the other."""
-    for choice in range(3):
+    for choice in range(_CHOICES):
         now = dict(env)
         for unit in _units(tree, env, {}, free):
             if unit.holds(now):
                 continue
-            moves = list(Moves({**now, **unit.bound}, free, rng).of(unit.tree))
-            good = [each for each in moves if unit.holds({**now, **each})] or moves
+            moves = Moves({**now, **unit.bound}, free, rng).of(unit.tree)
+            good = list(islice((each for each in moves if unit.holds({**now, **each})), choice + 1))
             if not good:
                 break
-            now.update(good[choice % len(good)])
+            now.update(good[-1])
         else:
             yield {name: now[name] for name in free if now[name] is not env[name]}
 

@@ -99,9 +99,10 @@ def _page_ids(s: Subject) -> Role | None:
 
 
 def _batch_ids(s: Subject) -> Role | None:
-    if not s.named(ROW_IDS) or len(s.dims) > 1:  # rows that are pointed to, several or none
+    requests = s.named(r"req(uest)?_(ind|ids?)") and any(NAMES["pointer"].search(name) for name in s.contract.dims)
+    if not (s.named(ROW_IDS) or requests) or len(s.dims) > 1:  # rows that are pointed to, several or none
         return None
-    return Role("batch_ids", unused=s.unused)
+    return None if (s.unused and not requests) or _alone(s) else Role("batch_ids", unused=s.unused)
 
 
 def _positions(s: Subject) -> Role | None:
@@ -184,10 +185,14 @@ def _apart(s: Subject, role: Role) -> Role:
 
     Two rows of a state that are one would have a kernel that updates them at once do what no contract says.
     """
-    if role.kind not in _ALIKE | {"slots"} or not s.dims or not (apart(s.text) or _counted_once(s)):
+    if role.kind not in _ALIKE | {"slots"} or not s.dims or not _alone(s):
         return role
     by_row = role.kind in _ALIKE and len(s.dims) > 1 and s.told(PER_ROW)
     return replace(role, kind="expert_ids") if by_row else replace(role, kind="slots", distinct=True)
+
+
+def _alone(s: Subject) -> bool:
+    return apart(s.text) or _counted_once(s)
 
 
 def _counted_once(s: Subject) -> bool:

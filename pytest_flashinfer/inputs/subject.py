@@ -37,7 +37,15 @@ NAMES: Final = {
 
 _NEGATIVE: Final = re.compile(r"(?<![\w)\]])-\d+\b(?!\.\d)")
 _BEGINS: Final = re.compile(r"(between|from|least|minimum|range|times|by|[<>*]=?|[≤≥])\s*[\[(]?\s*$")
-_NEGATIVE_ONES: Final = re.compile(r"(?<!non-)(?<!non)(?<!no )(?<!not )(?<!never )\bnegative\b|\bbelow (0|zero)\b")
+_UNUSED_ONES: Final = r"(an? |the )?(padd(ing|ed)|unused|ignored|skipped|dropped)\b"
+# Said of the entries themselves: a logit that is negative, or a sample, is none of an id.
+_NEGATIVE_ONES: Final = re.compile(
+    r"(?<!non-)(?<!non)(?<!no )(?<!not )(?<!never )(?<!is )(?<!are )\bnegative"
+    r"( (index|indices|ids?|entr(y|ies)|slots?|rows?|values?|numbers?|ones?)( of \w+)?)?,? "
+    rf"(for|marks?|means?|denotes?|is|are|=) {_UNUSED_ONES}|"
+    rf"\bbelow (0|zero),? (for|marks?|means?|denotes?|is|are) {_UNUSED_ONES}"
+)
+_FORBIDS: Final = re.compile(r"\b(must|may|can|cannot|never|nothing|none|not)\b[^;]*\b(negative|below)\b")
 _SENTENCE: Final = re.compile(r"\.(?:\s|$)")
 # Words for entries that are not used.
 PADS: Final = re.compile(
@@ -108,13 +116,14 @@ class Subject:
         facts = self.contract.reading.facts
         stated = [constant(tree) for tree in facts.others.get(self.name, ())]
         least = [constant(tree) for tree in facts.bounds.get(self.name, Bound()).lower]
-        found = {n for n in stated if isinstance(n, int)} | {-1 for n in least if n == -1}
-        found |= set(NEGATIVE) if any(map(_says_negative, self._sentences())) else set()
+        named = {-1 for n in least if n == -1}
         if not self.told(r"(dim|axis|dimension)\s*=?\s*-\d"):
             for match in _NEGATIVE.finditer(self.text):
                 before, after = self.text[: match.start()], self.text[match.end() :]
                 if match[0] == "-1" or not (_BEGINS.search(before) or _ENDS.match(after)):
-                    found.add(int(match[0]))
+                    named.add(int(match[0]))
+        found = named | {n for n in stated if isinstance(n, int) and not (named and n in NEGATIVE)}
+        found |= set(NEGATIVE) if not named and any(map(_says_negative, self._sentences())) else set()
         ends = torch.iinfo(torch_dtype(self.contract.dtype(self.name)))
         return tuple(sorted((n for n in found if ends.min <= n <= ends.max), reverse=True))
 
@@ -126,7 +135,7 @@ class Subject:
 
 
 def _says_negative(sentence: str) -> bool:
-    return _NEGATIVE_ONES.search(sentence) is not None and PADS.search(sentence) is not None
+    return _NEGATIVE_ONES.search(sentence) is not None and _FORBIDS.search(sentence) is None
 
 
 def find_axis(contract: Contract, what: str) -> ast.expr | None:

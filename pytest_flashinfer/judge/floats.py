@@ -67,11 +67,6 @@ def overflow_at(dtype: str) -> float:
     return top + 2.0 ** (math.frexp(top)[1] - bits) / 2 if bits < _DOUBLE else math.inf
 
 
-def largest(dtype: str) -> float:
-    """Return the largest finite value."""
-    return _FORMATS[canonical(dtype)][2]
-
-
 def spacing(values: torch.Tensor, dtype: str) -> torch.Tensor:
     """Return the distance between neighbours of `dtype` around each value (float64 in, float64 out, finite)."""
     bits, low, _ = _FORMATS[canonical(dtype)]

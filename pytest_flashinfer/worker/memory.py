@@ -27,6 +27,7 @@ _AS_TENSOR = torch.as_tensor
 _FROM_BUFFER = torch.frombuffer
 _SET = torch.Tensor.set_
 _STORAGE = torch.Tensor.untyped_storage
+_WHERE = torch.UntypedStorage.data_ptr
 DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
 
 
@@ -112,7 +113,7 @@ class Memory:
         if not slot["room"]:  # nothing to lie over, and torch refuses a buffer of no bytes
             return made
         storage = self._known.get(place)
-        if storage is None:
+        if storage is None or _WHERE(storage) != self.base + place[0]:  # a solution has put it elsewhere
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             storage = self._known[place] = self._storage(*place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import replace
 
 import pytest
@@ -102,3 +103,56 @@ def test_floats_beside_integers_that_were_mended_are_finite(dtype):
         made = make_inputs(replace(definition, inputs=inputs), {**SIZES, "m": 6}, Recipe(seed, structure="stale_nan"))
         for name in ("pool", "last"):
             assert dtype == "float4_e2m1" or bool(made[name].float().isfinite().all())
+
+
+ROWS = "def run(x, ids):\n    return x[ids.long()]\n"
+PROMISED = {  # what words promise of ids, with a constraint that a draw seldom meets, and how far they may be repaired
+    "a permutation of 0..n-1": "(ids != torch.arange(n)).all()",
+    "distinct slots of x": "(ids != 0).all()",
+    "row of x, no two alike": "(ids != 2).all()",
+}
+
+
+@pytest.mark.parametrize("words", PROMISED)
+def test_what_words_promise_of_ids_still_holds(words):
+    inputs = {"x": tensor("rows"), "ids": tensor("n", "int32", description=words)}
+    definition = define("picked", axes(n=None, rows=None), inputs, {"y": tensor("n")}, ROWS, PROMISED[words])
+    made = []
+    for seed in range(12):
+        with contextlib.suppress(Unsatisfiable):
+            made.append(make_inputs(definition, {"n": 5, "rows": 9}, Recipe(seed))["ids"].tolist())
+    assert made
+    assert all(len(set(ids)) == 5 and min(ids) >= 0 and max(ids) < 9 for ids in made)
+    assert "permutation" not in words or all(sorted(ids) == list(range(5)) for ids in made)
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    ["(t[:, 1:] != t[:, :-1]).all()", "(t[:, -1] != c).all()", "bool(a[-1] != a[0])", "(a.diff() != -1).all()"],
+)
+def test_ids_stay_positive_where_no_constraint_speaks_of_negative_ones(constraint):
+    for seed in range(8):
+        with contextlib.suppress(Unsatisfiable):
+            made = make_inputs(with_constraints([constraint]), {**SIZES, "rows": 2}, Recipe(seed))
+            assert all(int(made[name].min()) >= 0 for name in IDS)
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    ["(t.sum(0) >= 50).all()", "(torch.sum(t, dim=0) == 7).all()", "a.max() == float('inf')",
+     "(t.sum(dim=1, keepdim=True) == c[:, None]).all()", "bool((a == 'x').all())", "(a[c.long()] > 2).all()",
+     "all(bool(a[i] != b[j]) for i in range(n) for j in range(n))"],
+)  # fmt: skip
+def test_whatever_a_constraint_asks_for_is_met_or_refused(constraint):
+    for seed in range(3):
+        with contextlib.suppress(Unsatisfiable):
+            make_inputs(with_constraints([constraint, "(c >= 1).all()"]), SIZES, Recipe(seed))
+
+
+def test_ids_of_a_large_range_are_made_different_in_no_time():
+    wide = ["(a >= 0).all()", "(a < 2 ** 31 - 1).all()", "a.unique().numel() == n - 1", "(t.diff(dim=1) > 0).all()"]
+    start = time.perf_counter()
+    for seed in range(3):
+        with contextlib.suppress(Unsatisfiable):
+            make_inputs(with_constraints(wide), {**SIZES, "rows": 1 << 20}, Recipe(seed))
+    assert time.perf_counter() - start < 5

@@ -68,6 +68,14 @@ def test_a_value_that_a_constraint_allows_besides_a_range_is_drawn(constraint, v
         ("non-negative; padding comes last", set()),
         ("never negative, not even where a row is padding", set()),
         ("may be negative. Padding is zero.", set()),
+        ("Negative ids are invalid.", set()),
+        ("padded with 0 at the end; they must not be negative", set()),
+        ("cannot be negative, no row is skipped", set()),
+        ("negative samples, padded by repeating the last one", set()),
+        ("Gathers rows by ids, skipping negative values of logits.", set()),
+        ("0 for padding; nothing below 0", set()),
+        ("tokens whose logit is negative are dropped later", set()),
+        ("a negative id means padding, -1 as a rule", {-1}),
     ],
 )
 def test_negative_numbers_in_words_mark_unused_entries(words, values):

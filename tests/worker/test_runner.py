@@ -631,3 +631,23 @@ def test_arguments_of_one_call_are_not_those_of_the_next(lab):
     x = lab.randn(2, 8)
     assert torch.equal(runner.run({"x": x, "k": 1}, [Output("y", (2, 8), F32)]).outputs["y"], x)
     assert runner.run({"x": lab.randn(4, 8), "k": 1}, [Y]).log.strip() == "1"
+
+
+MOVES = ("x.share_memory_()", "ForkingPickler.dumps(x)", "x.share_memory_(); y.share_memory_()")
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_tensors_that_a_solution_has_moved_are_back_at_their_place(lab, move):
+    source = f"""
+        from multiprocessing.reduction import ForkingPickler
+        import torch.multiprocessing
+        def run(x):
+            y = x * 2
+            {move}
+            return y
+    """
+    runner = lab.build(source, destination=False)
+    for _ in range(3):
+        x = lab.randn(4, 8)
+        result = runner.run({"x": x}, [Y])
+        assert torch.equal(result.outputs["y"], x * 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -63,15 +64,9 @@ def test_folders_that_nobody_allowed_cannot_be_listed(lab, place):
 
 @needs_landlock
 def test_nothing_outside_its_own_folders_can_be_written(lab):
-    for place in (
-        "/tmp/x",
-        "/usr/x",
-        "/etc/x",
-        "/dev/x",
-        f"{lab.pool.cache}/other",
-        f"{sys.prefix}/x",
-        "/proc/sys/kernel/core_pattern",
-    ):
+    own = secrets.token_hex(8)  # that nobody else's file or folder has
+    folders = ("/tmp", "/usr", "/etc", "/dev", lab.pool.cache, sys.prefix)
+    for place in (*(f"{folder}/{own}" for folder in folders), "/proc/sys/kernel/core_pattern"):
         assert refused(lab, f"open({place!r}, 'w')") == "PermissionError"
 
 
