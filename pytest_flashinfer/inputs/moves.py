@@ -80,7 +80,7 @@ class Moves:
         node = stripped(left)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and op is ast.Eq and constant(right) == 0:
             unit, place = self._value(node.right), self._place(node.left)
-            if unit is not None and place is not None:
+            if isinstance(unit, int) and unit > 0 and place is not None:
                 old = self._old(place)
                 yield from self._put(place, old - old % unit)
 
@@ -164,7 +164,7 @@ class Moves:
     def _different(self, inner: ast.expr | None, op: Op, value: Any) -> Iterator[Change]:
         node = inner.value if isinstance(inner, ast.Subscript) else inner
         place = None if node is None else self._place(node)
-        if place is not None and op in {ast.Eq, ast.GtE}:
+        if place is not None and op in {ast.Eq, ast.GtE} and torch.as_tensor(value).numel() == 1:
             yield from self._remade(place, remade.with_different(self._old(place), int(value), self.rng))
 
     def _told(self, node: ast.Compare, wanted: torch.Tensor) -> Iterator[Change]:

@@ -141,7 +141,10 @@ def test_ids_stay_positive_where_no_constraint_speaks_of_negative_ones(constrain
     "constraint",
     ["(t.sum(0) >= 50).all()", "(torch.sum(t, dim=0) == 7).all()", "a.max() == float('inf')",
      "(t.sum(dim=1, keepdim=True) == c[:, None]).all()", "bool((a == 'x').all())", "(a[c.long()] > 2).all()",
-     "all(bool(a[i] != b[j]) for i in range(n) for j in range(n))"],
+     "all(bool(a[i] != b[j]) for i in range(n) for j in range(n))", "(a % (c[0] - c[0]) == 0).all()",
+     "(a % c.long() == 0).all()", "(t % c[:, None] == 0).all()", "(t.max(dim=0).values == 9).all()",
+     "torch.bincount(a).max() <= c", "(a.unique().numel() == c).all()", "a.diff().diff().min() >= 3",
+     "((a < 0) == (b < 0)).all()", "(t.diff(dim=0) == c.view(1, -1)).all()", "(a[1:] == b[:-1] + 2).all()"],
 )  # fmt: skip
 def test_whatever_a_constraint_asks_for_is_met_or_refused(constraint):
     for seed in range(3):
