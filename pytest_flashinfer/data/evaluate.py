@@ -14,6 +14,7 @@ from pytest_flashinfer.data.vocabulary import (
     OF_NUMBERS,
     OF_TORCH,
     ConstraintError,
+    NoTruthError,
     dtype_of,
 )
 
@@ -221,14 +222,14 @@ _HANDLERS: dict[type[ast.AST], Callable[[_Walk, Any], Any]] = {
 def is_true(tree: ast.expr, env: Mapping[str, Any], tolerance: float = 0.0) -> bool:
     """Whether a checked tree is true, as it is or with floats equal that are within a relative `tolerance`.
 
-    Raises ConstraintError as `run` does, and for a result that has no truth value.
+    Raises ConstraintError as `run` does, and NoTruthError.
     """
     try:
         return bool(run(tree, env)) or (tolerance > 0 and bool(run(tree, env, tolerance)))
     except ConstraintError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConstraintError(f"has no truth value: {str(error).splitlines()[0]}") from error
+        raise NoTruthError(f"has no truth value, ask for `.all()` of it: {str(error).splitlines()[0]}") from error
 
 
 def run(tree: ast.expr, env: Mapping[str, Any], tolerance: float = 0.0) -> Any:

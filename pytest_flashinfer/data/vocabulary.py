@@ -41,6 +41,10 @@ class ConstraintError(ValueError):
     """Why a constraint cannot be parsed or computed, in one line."""
 
 
+class NoTruthError(ConstraintError):
+    """What a constraint comes to is neither true nor false, as a tensor of several elements is."""
+
+
 class UnsupportedError(ConstraintError):
     """The constraint is Python, but of a kind that is not computed here: the data may well be right."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.data.evaluate import is_true
 from pytest_flashinfer.data.scalars import rounding
+from pytest_flashinfer.data.vocabulary import NoTruthError
 from pytest_flashinfer.inputs.following import add_following
 from pytest_flashinfer.inputs.hints import Facts, learn, learn_filters
 from pytest_flashinfer.inputs.trees import comparisons, constant, names_of
@@ -34,12 +35,12 @@ class Rule:
     def fails(self, env: Mapping[str, Any], tolerance: float = 0.0) -> bool:
         """Whether it is false, also with floats equal that are within a relative `tolerance`.
 
-        One that cannot be computed, for an input that is left out, is not.
+        One that cannot be computed, for an input that is left out, is not; what has no truth value is.
         """
         try:
             return not is_true(self.tree, env, tolerance)
-        except ConstraintError:
-            return False
+        except ConstraintError as error:
+            return isinstance(error, NoTruthError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.data.constraints import told_values
+from pytest_flashinfer.data.vocabulary import NoTruthError
 from pytest_flashinfer.inputs import choice, layout, scalars
 from pytest_flashinfer.inputs.axes import solve, verify
 from pytest_flashinfer.inputs.contract import contract_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.recipe import Recipe
 
 DESCRIPTION: Final = 2  # the form whose scalars come as numbers and as 0-d tensors
@@ -171,7 +173,15 @@ def _check(draft: Draft) -> None:
         if stored:
             data = f"the data of {', '.join(sorted(stored))}"
             raise AxisConflict(rule.text, told_values(rule.tree, env) if rule in reading.scalar else data)
-        raise Unsatisfiable(rule.text, "no rule for this constraint made data that satisfies it")
+        raise Unsatisfiable(rule.text, _why(rule, env))
+
+
+def _why(rule: Rule, env: Mapping[str, Any]) -> str:
+    try:
+        rule.holds(env)
+    except NoTruthError as error:
+        return str(error)
+    return "no rule for this constraint made data that satisfies it"
 
 
 def _lay_out(draft: Draft) -> None:
