@@ -16,7 +16,7 @@ from pytest_flashinfer.inputs.dtypes import as_numbers, is_float, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict, BadData, Unsatisfiable
 from pytest_flashinfer.inputs.facts import failing
 from pytest_flashinfer.inputs.load import load_tensor
-from pytest_flashinfer.inputs.mending import mend, tame
+from pytest_flashinfer.inputs.mending import mend, repaired, tame
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.stale import overwritten, poison
 from pytest_flashinfer.inputs.structure import index_tensors, setting_for
@@ -167,6 +167,8 @@ def _check(draft: Draft) -> None:
     if broken and last and last not in draft.fixed and any(last in rule.names for rule in broken):
         lengths = draft.made[last]
         lengths.copy_(as_numbers(lengths).clamp(min=1))  # this contract gives empty sequences a length of 1
+        broken = failing(rules, env_of(draft), floats)
+    if broken and repaired(draft):
         broken = failing(rules, env_of(draft), floats)
     for rule in broken:
         stored = rule.names & draft.fixed.keys()

@@ -14,8 +14,6 @@ from pytest_flashinfer.inputs.families import SPECIAL
 from pytest_flashinfer.inputs.values import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from pytest_flashinfer.inputs.draft import Draft
 
 
@@ -50,14 +48,14 @@ def mend(draft: Draft) -> None:
     for name in arrange(draft.contract, draft.plan, env, drawn, draft.recipe.seed):
         draft.made[name].copy_(env[name])
     touch(draft.contract, draft.plan, draft.made, drawn, draft.recipe)
-    _repair(draft, drawn)
 
 
-def _repair(draft: Draft, drawn: Collection[str]) -> None:
-    """Make integers what constraints ask for that no rule knows; what was poisoned for other ones is made anew."""
-    env = env_of(draft)
-    if not any(rule.fails(env) for rule in draft.contract.reading.data):
-        return
+def repaired(draft: Draft) -> bool:
+    """Make integers what constraints ask for that no rule knows, if possible; say whether some have changed.
+
+    What was poisoned for other ones is made anew.
+    """
+    env, drawn = env_of(draft), draft.made.keys() - draft.fixed.keys()
     changed = repair.mend(draft.contract, draft.plan, env, drawn, draft.recipe.seed)
     for name in changed:
         draft.made[name].copy_(env[name])
@@ -66,6 +64,7 @@ def _repair(draft: Draft, drawn: Collection[str]) -> None:
         value = draft.made[name]
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not _finite(value):
             draft.made[name] = float_of(draft, name, source, "normal")
+    return bool(changed)
 
 
 def _finite(value: torch.Tensor) -> bool:

@@ -9,10 +9,19 @@ import torch
 
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.data.vocabulary import MODULES
 from pytest_flashinfer.inputs import remade
 from pytest_flashinfer.inputs.solved import solved
-from pytest_flashinfer.inputs.trees import called, constant, demanded, joined, names_of, stripped
+from pytest_flashinfer.inputs.trees import (
+    as_comparison,
+    called,
+    constant,
+    demanded,
+    joined,
+    names_of,
+    owner,
+    stripped,
+    sums_last,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
 _TRUE: Final = {
     ast.Eq: torch.eq, ast.NotEq: torch.ne, ast.Lt: torch.lt, ast.LtE: torch.le, ast.Gt: torch.gt, ast.GtE: torch.ge,
 }  # fmt: skip
-_METHODS: Final = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
 _OPPOSITE: Final = {
     ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
 }  # fmt: skip
@@ -44,7 +52,7 @@ class Moves:
 
     def of(self, tree: ast.expr, where: torch.Tensor | None = None) -> Iterator[Change]:
         """Yield changes after which more of a tree is true; `where` says in which elements it has to be."""
-        node = _as_comparison(stripped(tree))
+        node = as_comparison(stripped(tree))
         for part in joined(node, ast.Or, ast.BitOr):
             whole = None if isinstance(node, ast.BoolOp) else self._false(node, where)
             yield from self.of(part, whole)
@@ -96,14 +104,14 @@ class Moves:
     def _called(self, node: ast.Call, op: Op, value: Any, where: torch.Tensor | None) -> Iterator[Change]:
         """Yield changes of what a function of a tensor comes to."""
         word, inner = called(node)
-        operand = inner if inner is not None else _owner(node)
+        operand = inner if inner is not None else owner(node)
         place = None if operand is None else self._place(operand)
         if word in _CASTS and place is not None:
             yield from self._ordered(place, op, value, where)
         if word in _EXTREMES and place is not None and inner is not None:
             yield from self._extreme(place, word, op, value)
         wanted = torch.as_tensor(value)
-        if word == "sum" and place is not None and _is_last(node, self._old(place).dim()):
+        if word == "sum" and place is not None and sums_last(node, self._old(place).dim()):
             totals = wanted + _BEYOND.get(op, 0)
             yield from self._remade(place, remade.with_sums(self._old(place), totals, self.rng, by_row=inner is None))
         if word == "diff" and place is not None:
@@ -223,10 +231,7 @@ class Moves:
             yield {name: made}
 
     def _value(self, node: ast.expr) -> Any:
-        try:
-            return run(node, self.env)
-        except ConstraintError:
-            return None
+        return evaluated(node, self.env)
 
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.rng.getrandbits(48))
@@ -235,31 +240,9 @@ class Moves:
 _Place = tuple[str, Any]
 
 
-def _as_comparison(node: ast.expr) -> ast.expr:
-    """Return `a < b` for `a.lt(b)`, and `a == b` for `torch.equal(a, b)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _METHODS and len(node.args) == 1:
-            return ast.Compare(node.func.value, [_METHODS[node.func.attr]()], [node.args[0]])
-        if node.func.attr == "equal" and len(node.args) == 2:  # noqa: PLR2004
-            return ast.Compare(node.args[0], [ast.Eq()], [node.args[1]])
-    return node
-
-
-def _is_last(node: ast.Call, axes: int) -> bool:
-    """Say whether a sum is over everything, or over the last axis of rows."""
-    own = node.args[1:] if _of_module(node) else node.args
-    told = [*own, *(word.value for word in node.keywords if word.arg in {"dim", "axis"})]
-    return not told or (axes == 2 and constant(told[0]) in {-1, 1})  # noqa: PLR2004
-
-
-def _owner(node: ast.Call) -> ast.expr | None:
-    """Return what a function with further arguments is of: `x` in `x.sum(-1)`, and in `torch.bincount(x, None, n)`."""
-    if isinstance(node.func, ast.Attribute) and not _of_module(node):
-        return node.func.value
-    return node.args[0] if node.args else None
-
-
-def _of_module(node: ast.Call) -> bool:
-    """Say whether a function of torch is called, `torch.sum(x)`, and none of a tensor."""
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    return isinstance(owner, ast.Name) and owner.id in MODULES
+def evaluated(tree: ast.expr, env: Mapping[str, Any]) -> Any:
+    """Return what a tree comes to, `None` where it cannot be computed."""
+    try:
+        return run(tree, env)
+    except ConstraintError:
+        return None

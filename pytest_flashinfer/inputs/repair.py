@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.inputs.dtypes import as_numbers, is_integer
 from pytest_flashinfer.inputs.equation import size
-from pytest_flashinfer.inputs.moves import Moves
+from pytest_flashinfer.inputs.moves import Moves, evaluated
 from pytest_flashinfer.inputs.trees import both_ways, constant, joined, names_of, stripped
 
 if TYPE_CHECKING:
@@ -155,7 +153,7 @@ def _searched(
             return now
         rng.shuffle(broken)
         trials = ((rule, {**now, **each}) for rule in broken for each in _changes(rule.tree, now, free, rng))
-        for rule, trial in trials:
+        for rule, trial in islice(trials, left):
             left -= 1
             if not all(trial[name] is env[name] or ranges[name].admits(trial[name]) for name in free):
                 continue
@@ -164,8 +162,6 @@ def _searched(
             if better and rule.holds(trial):
                 now = trial
                 break
-            if left <= 0:
-                return None
         else:
             return None
     return None
@@ -231,11 +227,3 @@ def _turns(loop: ast.comprehension, env: Mapping[str, Any]) -> Iterator[dict[str
         binding = {name.id: one for name, one in zip(names, each, strict=False) if isinstance(name, ast.Name)}
         if all(evaluated(test, {**env, **binding}) for test in loop.ifs):
             yield binding
-
-
-def evaluated(tree: ast.expr, env: Mapping[str, Any]) -> Any:
-    """Return what a tree comes to, `None` where it cannot be computed."""
-    try:
-        return run(tree, env)
-    except ConstraintError:
-        return None

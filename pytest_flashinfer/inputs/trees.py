@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FLIP: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq,
 }  # fmt: skip
+_METHODS: Final = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
 
 
 def constant(node: ast.expr) -> Any:
@@ -119,8 +120,37 @@ def joined(node: ast.expr, word: type[ast.boolop], sign: type[ast.operator]) -> 
 def called(node: ast.Call) -> tuple[str, ast.expr | None]:
     """Return the function and its only operand: of `max(x)`, `x.max()` and `torch.max(x)`."""
     function, operands = node.func, list(node.args)
-    owner = function.value if isinstance(function, ast.Attribute) else None
-    if owner is not None and not (isinstance(owner, ast.Name) and owner.id in MODULES):
-        operands.insert(0, owner)
+    if isinstance(function, ast.Attribute) and not _of_module(node):
+        operands.insert(0, function.value)
     word = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
     return word, operands[0] if len(operands) == 1 and not node.keywords else None
+
+
+def as_comparison(node: ast.expr) -> ast.expr:
+    """Return `a < b` for `a.lt(b)`, and `a == b` for `torch.equal(a, b)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in _METHODS and len(node.args) == 1:
+            return ast.Compare(node.func.value, [_METHODS[node.func.attr]()], [node.args[0]])
+        if node.func.attr == "equal" and len(node.args) == 2:  # noqa: PLR2004
+            return ast.Compare(node.args[0], [ast.Eq()], [node.args[1]])
+    return node
+
+
+def sums_last(node: ast.Call, axes: int) -> bool:
+    """Say whether a sum is over everything, or over the last axis of rows."""
+    own = node.args[1:] if _of_module(node) else node.args
+    told = [*own, *(word.value for word in node.keywords if word.arg in {"dim", "axis"})]
+    return not told or (axes == 2 and constant(told[0]) in {-1, 1})  # noqa: PLR2004
+
+
+def owner(node: ast.Call) -> ast.expr | None:
+    """Return what a function with further arguments is of: `x` in `x.sum(-1)`, and in `torch.bincount(x, None, n)`."""
+    if isinstance(node.func, ast.Attribute) and not _of_module(node):
+        return node.func.value
+    return node.args[0] if node.args else None
+
+
+def _of_module(node: ast.Call) -> bool:
+    """Say whether a function of torch is called, `torch.sum(x)`, and none of a tensor."""
+    of = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return isinstance(of, ast.Name) and of.id in MODULES
