@@ -60,9 +60,7 @@ def demanded(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.ex
 
     A tensor or a part of it that stands alone has to be true.
     """
-    node = stripped(tree)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.equal" and len(node.args) == 2:  # noqa: PLR2004
-        node = ast.Compare(node.args[0], [ast.Eq()], [node.args[1]])
+    node = as_comparison(stripped(tree))
     if isinstance(node, ast.Compare):
         yield from both_ways(node)
     elif isinstance(node, ast.Name | ast.Subscript):
@@ -129,9 +127,9 @@ def called(node: ast.Call) -> tuple[str, ast.expr | None]:
 def as_comparison(node: ast.expr) -> ast.expr:
     """Return `a < b` for `a.lt(b)`, and `a == b` for `torch.equal(a, b)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _METHODS and len(node.args) == 1:
+        if node.func.attr in _METHODS and len(node.args) == 1 and not _of_module(node):
             return ast.Compare(node.func.value, [_METHODS[node.func.attr]()], [node.args[0]])
-        if node.func.attr == "equal" and len(node.args) == 2:  # noqa: PLR2004
+        if node.func.attr == "equal" and len(node.args) == 2 and _of_module(node):  # noqa: PLR2004
             return ast.Compare(node.args[0], [ast.Eq()], [node.args[1]])
     return node
 
