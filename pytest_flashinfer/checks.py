@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer import stopwatch
+from pytest_flashinfer.timing import stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_benchmark.fixture import BenchmarkFixture
 
+    from pytest_flashinfer.cases.making import Cases
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.data.model import Workload
-    from pytest_flashinfer.huge import HugeSizes
     from pytest_flashinfer.inputs.recipe import Recipe
-    from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.judge.oracle.answers import Answers
     from pytest_flashinfer.judging import Judge
-    from pytest_flashinfer.making import Cases
-    from pytest_flashinfer.searching import SizeSearch
+    from pytest_flashinfer.search.huge import HugeSizes
+    from pytest_flashinfer.search.size_search import SizeSearch
     from pytest_flashinfer.testing import UnderTest
-    from pytest_flashinfer.timing import Timing
+    from pytest_flashinfer.timing.timed_calls import Timing
 
 
 def test_schema(definition_file: DefinitionFile) -> None:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_flashinfer import checks
-from pytest_flashinfer.here import from_here
 from pytest_flashinfer.items import KernelItem, SchemaFailed
-from pytest_flashinfer.keyword import SHOWN_UUID, Names
-from pytest_flashinfer.stash import SESSION
+from pytest_flashinfer.outputs.paths import from_here
+from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.selection.keyword import SHOWN_UUID, Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_flashinfer.catalogue import Entry
     from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.selection.catalogue import Entry
 
 SHOWN_AXES = 3  # axes in an item's id; the uuid that follows tells the rest apart
 

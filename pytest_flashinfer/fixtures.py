@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer import scope
-from pytest_flashinfer.stash import SESSION
+from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.selection import scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pytest_flashinfer.cases.contents import Inputs
+    from pytest_flashinfer.cases.making import Cases
     from pytest_flashinfer.collect import DefinitionFile
-    from pytest_flashinfer.contents import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
-    from pytest_flashinfer.huge import HugeSizes
-    from pytest_flashinfer.judge.answers import Answers
+    from pytest_flashinfer.judge.oracle.answers import Answers
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.judging import Compare, Judge
-    from pytest_flashinfer.making import Cases
-    from pytest_flashinfer.searching import SizeSearch
-    from pytest_flashinfer.session import FibSession
+    from pytest_flashinfer.run.session import FibSession
+    from pytest_flashinfer.search.huge import HugeSizes
+    from pytest_flashinfer.search.size_search import SizeSearch
     from pytest_flashinfer.testing import UnderTest
-    from pytest_flashinfer.timing import Timing
+    from pytest_flashinfer.timing.timed_calls import Timing
     from pytest_flashinfer.worker.case import Case
 
 
@@ -84,8 +84,8 @@ def inputs(
 
 
 def _default_inputs(definition: Definition, file: DefinitionFile, session: FibSession, reference: Answers) -> Inputs:
-    from pytest_flashinfer.default_inputs import DefaultInputs
-    from pytest_flashinfer.own_inputs import OwnInputs
+    from pytest_flashinfer.cases.default_inputs import DefaultInputs
+    from pytest_flashinfer.cases.own_inputs import OwnInputs
 
     own = OwnInputs(definition, reference) if definition.init or definition.custom_inputs else None
     return DefaultInputs(definition, str(session.device), session.catalogue.data_roots(file.path), own)
@@ -101,11 +101,11 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     reference: Answers,
 ) -> Cases:
     """Turn workloads and drawn sizes into cases with concrete inputs."""
-    from pytest_flashinfer.contents import Contents
-    from pytest_flashinfer.default_inputs import DefaultInputs
-    from pytest_flashinfer.making import DRAWS, KINDS, Cases
-    from pytest_flashinfer.overrides import OverriddenInputs
-    from pytest_flashinfer.telling import fixture_of
+    from pytest_flashinfer.cases.contents import Contents
+    from pytest_flashinfer.cases.default_inputs import DefaultInputs
+    from pytest_flashinfer.cases.making import DRAWS, KINDS, Cases
+    from pytest_flashinfer.overrides.calls import OverriddenInputs
+    from pytest_flashinfer.overrides.faults import fixture_of
 
     too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
     if too_large is not None:
@@ -139,7 +139,7 @@ def compare(
 ) -> Compare:
     """Compare what a call produced with the truth, and raise with the reason where it is wrong."""
     from pytest_flashinfer.judging import Compare
-    from pytest_flashinfer.record import Record
+    from pytest_flashinfer.outputs.properties import Record
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
@@ -152,9 +152,9 @@ def compare(
 def judge(request: pytest.FixtureRequest, fib_session: FibSession, compare: Judge) -> Judge:
     """Compare as `compare` does; where it is overridden, an assertion of it is a failure like others."""
     from pytest_flashinfer.judging import Compare
-    from pytest_flashinfer.overrides import OverriddenCompare
-    from pytest_flashinfer.record import Record
-    from pytest_flashinfer.telling import fixture_of
+    from pytest_flashinfer.outputs.properties import Record
+    from pytest_flashinfer.overrides.calls import OverriddenCompare
+    from pytest_flashinfer.overrides.faults import fixture_of
 
     if isinstance(compare, Compare):
         return compare
@@ -171,8 +171,8 @@ def _stated(
 ) -> Tolerance:
     """Return the tolerance in force. Fails where the fixture says something in vain; warns of a workload that does."""
     from pytest_flashinfer.judge.tolerance import ToleranceError
-    from pytest_flashinfer.telling import fixture_of, position, unusable
-    from pytest_flashinfer.tolerances import checked, faults, of_workload
+    from pytest_flashinfer.overrides.faults import fixture_of, position, unusable
+    from pytest_flashinfer.settings.tolerances import checked, faults, of_workload
 
     at = position(fixture_of(request.node, "tolerance"), session.config.invocation_params.dir)
     where = f"{at}: fixture tolerance"
@@ -216,9 +216,9 @@ def timing(
     flops: Callable[[Case], float | None] | None,
 ) -> Timing:
     """Time a solution and its reference, and hand the durations to pytest-benchmark."""
-    from pytest_flashinfer.overrides import OverriddenFlops
-    from pytest_flashinfer.telling import fixture_of
-    from pytest_flashinfer.timing import Timing
+    from pytest_flashinfer.overrides.calls import OverriddenFlops
+    from pytest_flashinfer.overrides.faults import fixture_of
+    from pytest_flashinfer.timing.timed_calls import Timing
 
     here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "flops")
     counted = None if flops is None else OverriddenFlops(flops, here, fixture)
@@ -236,7 +236,7 @@ def search(  # noqa: PLR0913, PLR0917 - fixtures
 ) -> SizeSearch:
     """Look for the smallest sizes and inputs that break a solution."""
     from pytest_flashinfer.judging import Compare
-    from pytest_flashinfer.searching import SizeSearch
+    from pytest_flashinfer.search.size_search import SizeSearch
 
     judge = request.getfixturevalue("judge")
     if not isinstance(judge, Compare):  # an override may look at every bit
@@ -253,7 +253,7 @@ def huge(
     reference: Answers,
 ) -> HugeSizes:
     """Call a solution at sizes beyond 2**31 elements."""
-    from pytest_flashinfer.huge import HugeSizes
+    from pytest_flashinfer.search.huge import HugeSizes
 
     listed = fib_session.catalogue.listed(definition_file.path)
     return HugeSizes(request.node, fib_session, listed, reference)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
-from pytest_flashinfer.here import from_here
-from pytest_flashinfer.options import REPLAY, replay
+from pytest_flashinfer.outputs.paths import from_here
+from pytest_flashinfer.outputs.run_warnings import in_a_line
 from pytest_flashinfer.report import notes as notes_of
 from pytest_flashinfer.report.results import UNREAD
+from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.settings.options import REPLAY, replay
 from pytest_flashinfer.sources import blamed
-from pytest_flashinfer.stash import SESSION
-from pytest_flashinfer.warned import in_a_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ class KernelItem(pytest.Function):
         try:
             super().setup()
         except Exception as error:
-            from pytest_flashinfer.telling import raised_in_fixture, unusable
+            from pytest_flashinfer.overrides.faults import raised_in_fixture, unusable
 
             said = raised_in_fixture(self, error)
             if said is None:
@@ -72,7 +72,7 @@ class KernelItem(pytest.Function):
 
     def _list_unread(self, file: DefinitionFile) -> None:
         """Say which solutions of a definition cannot be read: tables count them, and no item is about one of them."""
-        from pytest_flashinfer.unreadable import listed
+        from pytest_flashinfer.selection.unreadable import listed
 
         name = file.definition.name if file.definition is not None else None
         files = [each for each in self.config.stash[SESSION].catalogue.unreadable() if each.definition == name]
@@ -91,7 +91,7 @@ class KernelItem(pytest.Function):
         if self._void is not None:
             self._refuse(f"the definition is at fault: {from_here(self.config, self._void)}")
         from pytest_flashinfer.inputs.errors import BadData, InputsError, Unbound
-        from pytest_flashinfer.judge.origin import NoReference, ReferenceFailed
+        from pytest_flashinfer.judge.reference.origin import NoReference, ReferenceFailed
         from pytest_flashinfer.worker.lock import LockedOut
         from pytest_flashinfer.worker.memory import MemoryShort
 

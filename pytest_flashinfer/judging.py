@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_flashinfer.judge.compare import admit, compare
-from pytest_flashinfer.judge.comparison import Comparison
-from pytest_flashinfer.judge.origin import ReferenceFailed
-from pytest_flashinfer.judge.topk import is_ranked
+from pytest_flashinfer.cases.proof import SMALL, Proof
+from pytest_flashinfer.judge.comparison.compare import admit, compare
+from pytest_flashinfer.judge.comparison.record import Comparison
+from pytest_flashinfer.judge.comparison.topk import is_ranked
+from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict, decide
-from pytest_flashinfer.proof import SMALL, Proof
 from pytest_flashinfer.worker.outcome import MALFORMED
 from pytest_flashinfer.worker.unwritten import NOTHING, statement
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_flashinfer.judge.draws import Draws
+    from pytest_flashinfer.cases.proof import Check, Lack
+    from pytest_flashinfer.judge.oracle.truth import Truth
+    from pytest_flashinfer.judge.sampling.draws import Draws
     from pytest_flashinfer.judge.tolerance import Tolerance
-    from pytest_flashinfer.judge.truth import Truth
-    from pytest_flashinfer.proof import Check, Lack
-    from pytest_flashinfer.record import Record
+    from pytest_flashinfer.outputs.properties import Record
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.errors import WorkerError
     from pytest_flashinfer.worker.guards import Violation

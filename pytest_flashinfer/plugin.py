@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer import declarations, dormant
+from pytest_flashinfer.run import activation
+from pytest_flashinfer.settings import declarations
 
 PRINTED = (4_000, 6_000)  # characters of what a solution prints in an item that are kept, of beginning and end
 MANY_OBJECTS = 500_000  # that a collection has made, above which later searches for garbage leave them out
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_flashinfer.collect import DefinitionFile
-    from pytest_flashinfer.options import Options
-    from pytest_flashinfer.processes import Processes
-    from pytest_flashinfer.session import FibSession
-    from pytest_flashinfer.tracing import Tracer
+    from pytest_flashinfer.outputs.trace_lines import Tracer
+    from pytest_flashinfer.run.processes import Processes
+    from pytest_flashinfer.run.session import FibSession
+    from pytest_flashinfer.settings.options import Options
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,19 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
     """Have pytest say below its error of usage which option a misspelt one may be."""
-    parser.extra_info.update(dormant.meant(args))
+    parser.extra_info.update(activation.meant(args))
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Wake the plugin up if it is asked for; without path arguments the definition folders are what is run."""
-    for line in dormant.MARKS:
+    for line in activation.MARKS:
         config.addinivalue_line("markers", line)
-    if not dormant.is_active(config):
+    if not activation.is_active(config):
         return
-    from pytest_flashinfer import options
-    from pytest_flashinfer.distribution import runs_items
-    from pytest_flashinfer.processes import Processes
-    from pytest_flashinfer.strangers import Strangers
+    from pytest_flashinfer.run.distribution import runs_items
+    from pytest_flashinfer.run.processes import Processes
+    from pytest_flashinfer.selection.conftest_guard import Strangers
+    from pytest_flashinfer.settings import options
 
     settings = options.read(config)
     strangers = Strangers(settings.solutions, settings.definitions, config.invocation_params.dir)
@@ -67,23 +68,25 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     try:
         return (yield)
     except pytest.UsageError as error:
-        if dormant.is_active(config):
-            from pytest_flashinfer import actions
+        if activation.is_active(config):
+            from pytest_flashinfer.outputs import actions
 
             actions.refused(config, str(error))
         elif any(str(arg).partition("::")[0].endswith(".json") for arg in config.args):
-            raise pytest.UsageError(*error.args, dormant.HINT) from None
+            raise pytest.UsageError(*error.args, activation.HINT) from None
         raise
 
 
 def _wake(config: pytest.Config, settings: Options, processes: Processes) -> None:
     """Register what a run needs."""
-    from pytest_flashinfer import closing, fixtures, termination
-    from pytest_flashinfer.benchmarking import Benchmarks
-    from pytest_flashinfer.distribution import Distribution
-    from pytest_flashinfer.idle import Idle
-    from pytest_flashinfer.recording import Records
-    from pytest_flashinfer.session import FibSession
+    from pytest_flashinfer import fixtures
+    from pytest_flashinfer.outputs import summary
+    from pytest_flashinfer.outputs.run_files import Records
+    from pytest_flashinfer.run import termination
+    from pytest_flashinfer.run.distribution import Distribution
+    from pytest_flashinfer.run.session import FibSession
+    from pytest_flashinfer.selection.unused_options import Idle
+    from pytest_flashinfer.timing.benchmarking import Benchmarks
 
     session = FibSession(config, settings, processes)
     kernels, records, idle = FlashInferPlugin(config, session), Records(session), Idle(session)
@@ -96,15 +99,15 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
     alone = not hasattr(config, "workerinput")  # on the CPU others read the wall clock while this process would compile
     if settings.build_jobs > 1 and session.runs_items and (alone or session.card.cuda):
-        from pytest_flashinfer.ahead import BuildAhead
+        from pytest_flashinfer.run.build_ahead import BuildAhead
 
         config.pluginmanager.register(BuildAhead(session, records), "flashinfer-ahead")
     if settings.shard is not None:
-        from pytest_flashinfer.sharding import Shard
+        from pytest_flashinfer.selection.sharding import Shard
 
         config.pluginmanager.register(Shard(*settings.shard), "flashinfer-shard")
     if alone:
-        closing.register(config, session, [idle, kernels, benchmarks, records])
+        summary.register(config, session, [idle, kernels, benchmarks, records])
     else:
         termination.register(config)
 
@@ -119,12 +122,12 @@ class FlashInferPlugin:
         self._failing: set[Path] = set()
         self._selected: bool | None = None  # whether there are items in any part of the run, once they are chosen
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
-            from pytest_flashinfer import omissions
-            from pytest_flashinfer.unreadable import Unread
+            from pytest_flashinfer.selection import omissions
+            from pytest_flashinfer.selection.unreadable import Unread
 
             config.pluginmanager.register(Unread(), "flashinfer-unread")
             folders = [str(path) for path in session.options.definitions]
-            asked = any(dormant.from_line(config, option) is not None for option in declarations.DECLARATIONS)
+            asked = any(activation.from_line(config, option) is not None for option in declarations.DECLARATIONS)
             if not asked:
                 self._closed += omissions.not_entered(config.args, folders, config.getini("norecursedirs"))
             config.args = folders if asked else _joined(config.args, folders)
@@ -162,7 +165,7 @@ class FlashInferPlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Note which unreadable solutions fail in this run, be it in another part of it, and whether it has items."""
-        from pytest_flashinfer.unreadable import failing
+        from pytest_flashinfer.selection.unreadable import failing
 
         self._selected = bool(items)
         self._failing = failing(self.session.catalogue, items)
@@ -180,7 +183,8 @@ class FlashInferPlugin:
 
         Nobody should think that it ran, least of all who reads an exit code only. Raises pytest.UsageError.
         """
-        from pytest_flashinfer import omissions, warned
+        from pytest_flashinfer.outputs import run_warnings
+        from pytest_flashinfer.selection import omissions
 
         if self._selected is None:
             return  # pytest ends the run for its arguments, and says why
@@ -191,7 +195,7 @@ class FlashInferPlugin:
                 some = self._selected or session.testsfailed > 0
                 found = omissions.of_run(session, catalogue, self._failing, selected=some)
                 for text in (*self._closed, *found):
-                    warned.of_run(text)
+                    run_warnings.of_run(text)
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None
 
@@ -202,8 +206,8 @@ class FlashInferPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
         """Get ready to write trace lines; of the processes of pytest-xdist only this one can end the run."""
-        from pytest_flashinfer import omissions
-        from pytest_flashinfer.tracing import tracer_of
+        from pytest_flashinfer.outputs.trace_lines import tracer_of
+        from pytest_flashinfer.selection import omissions
 
         omissions.refuse(self.session.config, self.session.catalogue)
         self.tracer = tracer_of(self.session)

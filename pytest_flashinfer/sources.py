@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_flashinfer.catalogue import Entry
     from pytest_flashinfer.data.model import Solution
+    from pytest_flashinfer.selection.catalogue import Entry
 
 _UNKNOWN = re.compile(r"COMPILE_ERROR: (language|binding) '.*' is not known;")  # where no source is to blame
 PROPERTY = "fib_source"  # of a failed item's report: `path:line`

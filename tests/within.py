@@ -21,9 +21,13 @@ import pytest
 import torch  # noqa: F401
 from hypothesis.database import InMemoryExampleDatabase
 
-from pytest_flashinfer import collect, fixtures, judging, making, search, searching, session, timing  # noqa: F401
+from pytest_flashinfer import collect, fixtures, judging  # noqa: F401
+from pytest_flashinfer.cases import making  # noqa: F401
+from pytest_flashinfer.run import session  # noqa: F401
+from pytest_flashinfer.search import minimal_case, size_search  # noqa: F401
+from pytest_flashinfer.timing import timed_calls
 from pytest_flashinfer.worker import kernel, pool  # noqa: F401
-from pytest_flashinfer.worker.nursery import Nursery
+from pytest_flashinfer.worker.forkserver_client import Nursery
 
 gc.collect()
 gc.freeze()  # pytest collects garbage at the end of each run, five times: in these modules it need not look
@@ -66,7 +70,7 @@ class ByFolder:
 @pytest.fixture(scope="package", autouse=True)
 def failures_by_folder():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searching, "hypothesis", SimpleNamespace(settings=SimpleNamespace(default=ByFolder())))
+        patch.setattr(timed_calls, "hypothesis", SimpleNamespace(settings=SimpleNamespace(default=ByFolder())))
         yield
 
 

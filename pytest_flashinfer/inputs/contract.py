@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError
+from pytest_flashinfer.inputs.constraints.equation import yields
+from pytest_flashinfer.inputs.constraints.facts import Reading, Rule, as_rule, dimension, read
+from pytest_flashinfer.inputs.constraints.promises import promises
+from pytest_flashinfer.inputs.constraints.trees import names_of
 from pytest_flashinfer.inputs.dtypes import TEXTS, is_float
-from pytest_flashinfer.inputs.equation import yields
-from pytest_flashinfer.inputs.facts import Reading, Rule, as_rule, dimension, read
-from pytest_flashinfer.inputs.optional import defaults, droppable, scratch
-from pytest_flashinfer.inputs.promises import promises
-from pytest_flashinfer.inputs.told import arithmetic, ranges
-from pytest_flashinfer.inputs.trees import names_of
+from pytest_flashinfer.inputs.roles.descriptions import arithmetic, ranges
+from pytest_flashinfer.inputs.roles.optional import defaults, droppable, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.inputs.axes import shape_of
+from pytest_flashinfer.inputs.constraints.limits import readable
 from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import UnknownDtype, Unsatisfiable
-from pytest_flashinfer.inputs.limits import readable
-from pytest_flashinfer.inputs.values import Source, Want, float_tensor
+from pytest_flashinfer.inputs.floats.values import Source, Want, float_tensor
+from pytest_flashinfer.inputs.sizes.axes import shape_of
 
 if TYPE_CHECKING:
     import torch

@@ -8,26 +8,27 @@ import torch
 
 from pytest_flashinfer.data.constraints import told_values
 from pytest_flashinfer.data.vocabulary import NoTruthError
-from pytest_flashinfer.inputs import choice, layout, scalars
-from pytest_flashinfer.inputs.axes import solve, verify
+from pytest_flashinfer.inputs import layout
+from pytest_flashinfer.inputs.constraints.facts import failing
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.draft import Draft, Inputs, env_of, fills_floats, float_of
 from pytest_flashinfer.inputs.dtypes import as_numbers, is_float, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict, BadData, Unsatisfiable
-from pytest_flashinfer.inputs.facts import failing
+from pytest_flashinfer.inputs.floats.values import Source, family_of
+from pytest_flashinfer.inputs.integers.structure import index_tensors, setting_for
 from pytest_flashinfer.inputs.load import load_tensor
-from pytest_flashinfer.inputs.mending import mend, repaired, tame
 from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.repair.checks import mend, repaired, tame
+from pytest_flashinfer.inputs.scalars import choice, usual_values
+from pytest_flashinfer.inputs.sizes.axes import solve, verify
 from pytest_flashinfer.inputs.stale import overwritten, poison
-from pytest_flashinfer.inputs.structure import index_tensors, setting_for
-from pytest_flashinfer.inputs.values import Source, family_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition, Workload
-    from pytest_flashinfer.inputs.facts import Rule
+    from pytest_flashinfer.inputs.constraints.facts import Rule
     from pytest_flashinfer.inputs.recipe import Recipe
 
 DESCRIPTION: Final = 2  # the form whose scalars come as numbers and as 0-d tensors
@@ -134,7 +135,7 @@ def _make(draft: Draft) -> None:
     given = {n: v for n, v in made.items() if isinstance(v, torch.Tensor)}
     setting = setting_for(draft.contract, plan, draft.env, draft.recipe, given)
     made.update(index_tensors(setting, indexed, draft.device))
-    scalars.tied_scalars(draft.contract, env_of(draft))
+    usual_values.tied_scalars(draft.contract, env_of(draft))
     as_numbers = draft.definition.form == DESCRIPTION and draft.recipe.seed % 2 == 1
     for name, dims in draft.contract.dims.items():
         if name in made or dims:

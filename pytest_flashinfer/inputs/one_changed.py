@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.inputs import layout, unused
+from pytest_flashinfer.inputs import layout
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
-from pytest_flashinfer.inputs.float_roles import DATA, ROTARY
-from pytest_flashinfer.inputs.masks import flipped
-from pytest_flashinfer.inputs.rearrange import movable, setting_of, targets
-from pytest_flashinfer.inputs.replaced import pools
+from pytest_flashinfer.inputs.integers import unused
+from pytest_flashinfer.inputs.integers.masks import flipped
+from pytest_flashinfer.inputs.integers.overwritten_slots import pools
+from pytest_flashinfer.inputs.integers.rearrange import movable, setting_of, targets
+from pytest_flashinfer.inputs.roles.float_roles import DATA, ROTARY
 from pytest_flashinfer.inputs.stale import live_slots
-from pytest_flashinfer.inputs.unnamed import LOOK_UP, leading_axes
+from pytest_flashinfer.inputs.unread_rows import LOOK_UP, leading_axes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.inputs.contract import Contract
+    from pytest_flashinfer.inputs.integers.sequences import Setting
     from pytest_flashinfer.inputs.plan import Plan
-    from pytest_flashinfer.inputs.sequences import Setting
 
 _TIMES: Final = 4.0  # the largest value: one as large as the others may be lost in a long sum's bound
 _ROOM: Final = 64.0  # below the largest of the dtype, for sums

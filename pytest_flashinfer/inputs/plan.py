@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Final
 
-from pytest_flashinfer.inputs.hints import Bound
-from pytest_flashinfer.inputs.roles import all_roles
-from pytest_flashinfer.inputs.shared_pages import pages_are_read_only
-from pytest_flashinfer.inputs.subject import NAMES, Role, find_axis, page_size, pools
-from pytest_flashinfer.inputs.trees import constant, names_of
+from pytest_flashinfer.inputs.constraints.hints import Bound
+from pytest_flashinfer.inputs.constraints.trees import constant, names_of
+from pytest_flashinfer.inputs.integers.shared_pages import pages_are_read_only
+from pytest_flashinfer.inputs.roles.recognition import all_roles
+from pytest_flashinfer.inputs.roles.subject import NAMES, Role, find_axis, page_size, pools
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from pytest_flashinfer.inputs.families import FAMILIES
-from pytest_flashinfer.inputs.structure import STRUCTURES
+from pytest_flashinfer.inputs.floats.families import FAMILIES
+from pytest_flashinfer.inputs.integers.structure import STRUCTURES
 
 Layout = Literal["contiguous", "strided"]
 Scalar = float | int | bool | str

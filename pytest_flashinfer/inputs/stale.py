@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
-from pytest_flashinfer.inputs import replaced, scores, unnamed
+from pytest_flashinfer.inputs import unread_rows
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
-from pytest_flashinfer.inputs.float_roles import FREE
+from pytest_flashinfer.inputs.floats import scores
+from pytest_flashinfer.inputs.integers import overwritten_slots
+from pytest_flashinfer.inputs.roles.float_roles import FREE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,8 +90,8 @@ def _lengths(
 
 def overwritten(contract: Contract, plan: Plan) -> frozenset[str]:
     """Return the inputs that `poison` overwrites by what indices name; where they are given, they stay as they are."""
-    rows = unnamed.tables(contract, plan).keys() | unnamed.padded(contract, plan).keys()
-    return frozenset(plan.caches) | rows | replaced.pools(contract, plan).keys()
+    rows = unread_rows.tables(contract, plan).keys() | unread_rows.padded(contract, plan).keys()
+    return frozenset(plan.caches) | rows | overwritten_slots.pools(contract, plan).keys()
 
 
 def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe: Recipe) -> None:
@@ -99,8 +101,8 @@ def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe
     of states without weight.
     """
     if recipe.structure == "stale_nan":
-        unnamed.poison(contract, plan, tensors)
-        replaced.poison(contract, plan, tensors)
+        unread_rows.poison(contract, plan, tensors)
+        overwritten_slots.poison(contract, plan, tensors)
     if recipe.family == "neginf" and plan.loose:
         _weightless(contract, plan, tensors)
     if recipe.structure in POISON:

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.inputs import layout
-from pytest_flashinfer.inputs.axes import shape_of, solve
-from pytest_flashinfer.inputs.content import BYTE_KINDS, content_bytes
+from pytest_flashinfer.inputs.constraints.elements import mend
+from pytest_flashinfer.inputs.constraints.limits import limits, readable
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import UNSIGNED, is_float
-from pytest_flashinfer.inputs.elements import mend
-from pytest_flashinfer.inputs.float_roles import ROTARY
-from pytest_flashinfer.inputs.limits import limits, readable
-from pytest_flashinfer.inputs.masks import MASKS, moved
+from pytest_flashinfer.inputs.floats.values import Source, Want, family_of, float_tensor
+from pytest_flashinfer.inputs.integers.masks import MASKS, moved
 from pytest_flashinfer.inputs.one_changed import one_value
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.roles.float_roles import ROTARY
+from pytest_flashinfer.inputs.roles.packed_integers import BYTE_KINDS, content_bytes
+from pytest_flashinfer.inputs.sizes.axes import shape_of, solve
 from pytest_flashinfer.inputs.stale import overwritten, poison
-from pytest_flashinfer.inputs.values import Source, Want, family_of, float_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from pytest_flashinfer.data.model import Definition
+    from pytest_flashinfer.inputs.constraints.facts import Rule
     from pytest_flashinfer.inputs.contract import Contract
-    from pytest_flashinfer.inputs.facts import Rule
     from pytest_flashinfer.inputs.plan import Plan
 
 ONE = "one_changed"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from .raised import more, short, shown
+from pytest_flashinfer.judge.raised import more, short, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_flashinfer.data.model import Status
-
-    from .comparison import Comparison
+    from pytest_flashinfer.judge.comparison.record import Comparison
 
 # kinds of rule violations (worker floor) -> status; what a careless kernel does by mistake is an error of its run, what
 # needs intent, or hides when the work is done, is a hack

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_flashinfer.worker.nursery import Nursery
+    from pytest_flashinfer.worker.forkserver_client import Nursery
 
 _POLL_SECONDS = 0.02
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.data.dtypes import FOUR_BITS
-from pytest_flashinfer.inputs.axes import output_shapes
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, torch_dtype
+from pytest_flashinfer.inputs.sizes.axes import output_shapes
 from pytest_flashinfer.worker.layout import Output
 from pytest_flashinfer.worker.memory import DTYPES
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import stacks
-from pytest_flashinfer.worker.begun import Begun
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerError, WorkerTimedOut
 from pytest_flashinfer.worker.log import Log, printable
+from pytest_flashinfer.worker.pending import Begun
 from pytest_flashinfer.worker.protocol import FROM_WORKER, SOON, Channel, Disconnected, Message, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_flashinfer.worker.nursery import Nursery
+    from pytest_flashinfer.worker.forkserver_client import Nursery
     from pytest_flashinfer.worker.shared import Shared
 
 START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.worker import allowed
 from pytest_flashinfer.worker.builds import Build, Builds
+from pytest_flashinfer.worker.card_sharing import Turns
 from pytest_flashinfer.worker.client import Worker
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
-from pytest_flashinfer.worker.nursery import Nursery
-from pytest_flashinfer.worker.turns import Turns
+from pytest_flashinfer.worker.forkserver_client import Nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

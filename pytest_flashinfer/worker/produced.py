@@ -14,9 +14,9 @@ from pytest_flashinfer.worker.views import differ
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pytest_flashinfer.worker.guarded_memory import Pristine
     from pytest_flashinfer.worker.layout import Slot
     from pytest_flashinfer.worker.outcome import RunResult
-    from pytest_flashinfer.worker.pristine import Pristine
 
 
 def late(pristine: Pristine, own: Iterable[str], written: Iterable[str]) -> dict[str, torch.Tensor]:

@@ -20,10 +20,10 @@ from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.call_request import Value, call_request
 from pytest_flashinfer.worker.errors import WorkerDied, WorkerError
 from pytest_flashinfer.worker.flags import read_all
+from pytest_flashinfer.worker.guarded_memory import Pristine, pristine_of
 from pytest_flashinfer.worker.guards import Violation
 from pytest_flashinfer.worker.layout import Output, plan
 from pytest_flashinfer.worker.outcome import MALFORMED, RunResult
-from pytest_flashinfer.worker.pristine import Pristine, pristine_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -30,7 +30,7 @@ from pytest_flashinfer.worker.caller import Caller
 from pytest_flashinfer.worker.clock import Cache, Clock, Span, open_clock
 from pytest_flashinfer.worker.compilations import Compilations
 from pytest_flashinfer.worker.intact import Intact
-from pytest_flashinfer.worker.leftovers import Leftovers
+from pytest_flashinfer.worker.thread_state import Leftovers
 from pytest_flashinfer.worker.timing import warm_up
 
 if TYPE_CHECKING:

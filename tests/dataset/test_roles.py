@@ -19,7 +19,7 @@ from tests.dataset.library import DEFINITIONS, definition_id
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_flashinfer.inputs.subject import Role
+    from pytest_flashinfer.inputs.roles.subject import Role
 
 QUERIES_OF_PAGES = "q: data, k_cache: data, v_cache: data"
 DECODED = "kv_indptr: indptr to num_kv_indices, kv_indices: page_ids < num_pages"

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.data.evaluate import run
 from pytest_flashinfer.data.model import Axis
-from pytest_flashinfer.inputs.axes import complete, output_shapes, solve_axes
+from pytest_flashinfer.inputs.constraints.equation import yields
+from pytest_flashinfer.inputs.constraints.facts import as_rule, dimension, read
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.edges import edge_cases
-from pytest_flashinfer.inputs.equation import yields
 from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Unsatisfiable
-from pytest_flashinfer.inputs.facts import as_rule, dimension, read
-from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.sizes.axes import complete, output_shapes, solve_axes
+from pytest_flashinfer.inputs.sizes.edges import edge_cases
+from pytest_flashinfer.inputs.sizes.grid import grid_of
 from tests.inputs.contracts import DENSE, MLA_PREFILL, PACKED, RAGGED, axes, define, tensor
 
 

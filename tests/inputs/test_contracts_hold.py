@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data.constraints import ConstraintError, parse
-from pytest_flashinfer.inputs.axes import output_shapes, solve_axes
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.strategies import case_strategy, edge_cases
+from pytest_flashinfer.inputs.sizes.axes import output_shapes, solve_axes
+from pytest_flashinfer.inputs.sizes.strategies import case_strategy, edge_cases
 from tests.inputs.contracts import ALL, call, finite
 
 # Rows without keys, by a mask or by length, more queries than keys, or nothing to do at all: only where the reference

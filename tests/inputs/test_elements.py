@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data.constraints import ConstraintError, parse
+from pytest_flashinfer.inputs.constraints.elements import limits_of
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.elements import limits_of
 from pytest_flashinfer.inputs.errors import Unsatisfiable
-from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL
+from pytest_flashinfer.inputs.floats.families import FAMILIES, SPECIAL
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import KINDS, variant

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_flashinfer.inputs.edges import edge_cases
-from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.sizes.edges import edge_cases
+from pytest_flashinfer.inputs.sizes.grid import grid_of
 from tests.inputs.contracts import DELTA, MLA_PREFILL, PAGED_DECODE, RAGGED, ROUTED, STEP, TABLE, axes, define, tensor
 
 SEEDS = range(1, 9)

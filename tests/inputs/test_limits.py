@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL
+from pytest_flashinfer.inputs.floats.families import FAMILIES, SPECIAL
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import case_strategy
+from pytest_flashinfer.inputs.sizes.strategies import case_strategy
 from pytest_flashinfer.inputs.variant import KINDS, ONE, breaks, variant
 from tests.inputs.contracts import ALL, axes, define, tensor
 

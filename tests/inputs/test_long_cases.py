@@ -8,11 +8,11 @@ import pytest
 
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.grid import grid_of
-from pytest_flashinfer.inputs.literals import literals
-from pytest_flashinfer.inputs.long_cases import drawn_lengths, early_wishes, late_wishes, length, lines
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import edge_cases
+from pytest_flashinfer.inputs.roles.literals import literals
+from pytest_flashinfer.inputs.sizes.grid import grid_of
+from pytest_flashinfer.inputs.sizes.long_cases import drawn_lengths, early_wishes, late_wishes, length, lines
+from pytest_flashinfer.inputs.sizes.strategies import edge_cases
 from tests.inputs.contracts import (
     BAGS,
     DELTA,

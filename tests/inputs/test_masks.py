@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.masks import flipped, moved
+from pytest_flashinfer.inputs.integers.masks import flipped, moved
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.variant import KINDS, variant
 from tests.inputs.contracts import axes, define, tensor

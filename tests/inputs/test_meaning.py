@@ -12,10 +12,10 @@ from pytest_flashinfer.data.model import Axis, InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.partition import floored
+from pytest_flashinfer.inputs.integers.partition import floored
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import edge_cases
+from pytest_flashinfer.inputs.sizes.strategies import edge_cases
 from tests.inputs.contracts import PAGED_DECODE, TABLE, axes, define, tensor
 
 NOTHING = "def run(**inputs):\n    return None\n"

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.one_changed import one_id
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.sizes.edges import edge_cases
 from pytest_flashinfer.inputs.variant import ONE, variant
 from tests.inputs.contracts import ALL, PAGED_DECODE, SAMPLING, axes, call, define, tensor
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.rearrange import rearranged
+from pytest_flashinfer.inputs.integers.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import case_strategy
+from pytest_flashinfer.inputs.sizes.strategies import case_strategy
 from tests.inputs.contracts import ALL, RAGGED, axes, call, define, finite, tensor
 
 PAGED = define(

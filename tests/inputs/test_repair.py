@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pytest_flashinfer.inputs import repair
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.repair import search
 from tests.inputs.contracts import axes, define, tensor
 
 LOOK_UP = "def run(x, a, b, c, t):\n    return x[a.long()] + x[b.long()] + x[c.long()].sum() + x[t.long()].sum()\n"
@@ -65,7 +65,7 @@ def test_what_cannot_be_met_leaves_everything_as_it_is():
     env = {**SIZES, **made, "c": torch.zeros(4, dtype=torch.int32), "t": torch.zeros(4, 5, dtype=torch.int32)}
     known = {name: value.clone() for name, value in made.items()}
     contract = contract_of(definition)
-    assert repair.mend(contract, plan_of(contract), env, set(IDS), 0) == set()
+    assert search.mend(contract, plan_of(contract), env, set(IDS), 0) == set()
     assert all(torch.equal(env[name], known[name]) for name in known)
 
 
@@ -89,7 +89,7 @@ def test_ids_stay_within_what_they_point_at():
     contract = contract_of(with_constraints(["bool((a == b * 20).all())"]))
     env = {**SIZES, "a": torch.zeros(12, dtype=torch.int32), "b": torch.arange(12, dtype=torch.int32)}
     env |= {"c": torch.zeros(4, dtype=torch.int32), "t": torch.zeros(4, 5, dtype=torch.int32)}
-    changed = repair.mend(contract, plan_of(contract), env, set(IDS), 0)
+    changed = search.mend(contract, plan_of(contract), env, set(IDS), 0)
     assert changed
     assert int(env["a"].max()) < SIZES["rows"]
     assert torch.equal(env["a"], env["b"] * 20)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.floats.ranges import FILLS
+from pytest_flashinfer.inputs.floats.values import Source, Want, float_tensor
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.plan import plan_of
-from pytest_flashinfer.inputs.ranges import FILLS
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.values import Source, Want, float_tensor
 from pytest_flashinfer.inputs.variant import KINDS, ONE, variant
 from tests.inputs.contracts import ROPE, axes, define, tensor
 

@@ -12,9 +12,9 @@ from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import case_strategy, edge_cases
+from pytest_flashinfer.inputs.sizes.grid import grid_of
+from pytest_flashinfer.inputs.sizes.strategies import case_strategy, edge_cases
 from tests.inputs.contracts import axes, define, tensor
 
 

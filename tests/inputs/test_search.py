@@ -11,21 +11,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_flashinfer.cases.making import Cases
 from pytest_flashinfer.data.model import Workload
 from pytest_flashinfer.inputs.errors import BadData
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.integers.structure import STRUCTURES
 from pytest_flashinfer.inputs.recipe import Recipe, derived
-from pytest_flashinfer.inputs.shrink import simpler
-from pytest_flashinfer.inputs.strategies import (
+from pytest_flashinfer.inputs.sizes.grid import grid_of
+from pytest_flashinfer.inputs.sizes.shrink import simpler
+from pytest_flashinfer.inputs.sizes.strategies import (
     axes_strategy,
     case_strategy,
     edge_cases,
     recipe_strategy,
 )
-from pytest_flashinfer.inputs.structure import STRUCTURES
 from pytest_flashinfer.inputs.variant import KINDS, ONE, variant
-from pytest_flashinfer.making import Cases
 from tests.inputs.contracts import (
     ALL,
     DELTA,

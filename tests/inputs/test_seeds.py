@@ -11,13 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.contents import Contents
+from pytest_flashinfer.cases.contents import Contents
+from pytest_flashinfer.cases.default_inputs import DefaultInputs
+from pytest_flashinfer.cases.making import Cases
 from pytest_flashinfer.data.model import InputSpec, Workload
-from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import SEEDS, Recipe, derived, in_turn
-from pytest_flashinfer.inputs.strategies import case_strategy, edge_cases
+from pytest_flashinfer.inputs.sizes.strategies import case_strategy, edge_cases
 from pytest_flashinfer.inputs.variant import KINDS
-from pytest_flashinfer.making import Cases
 
 from .contracts import RAGGED
 

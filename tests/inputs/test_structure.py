@@ -15,14 +15,14 @@ from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import AxisConflict, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.lengths import arranged, raised, telling
-from pytest_flashinfer.inputs.partition import partition
+from pytest_flashinfer.inputs.integers.lengths import arranged, raised, telling
+from pytest_flashinfer.inputs.integers.partition import partition
+from pytest_flashinfer.inputs.integers.rearrange import rearranged
+from pytest_flashinfer.inputs.integers.sequences import draw_sequences
+from pytest_flashinfer.inputs.integers.structure import setting_for, structures
 from pytest_flashinfer.inputs.plan import plan_of
-from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.sequences import draw_sequences
 from pytest_flashinfer.inputs.stale import live_slots
-from pytest_flashinfer.inputs.structure import setting_for, structures
 from tests.inputs.contracts import (
     BAGS,
     MLA_PREFILL,

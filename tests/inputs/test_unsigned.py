@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pytest_flashinfer.inputs.constraints.elements import limits_in, put_right
+from pytest_flashinfer.inputs.constraints.facts import read
 from pytest_flashinfer.inputs.contract import contract_of
-from pytest_flashinfer.inputs.edges import edge_cases
-from pytest_flashinfer.inputs.elements import limits_in, put_right
 from pytest_flashinfer.inputs.errors import InputsError
-from pytest_flashinfer.inputs.facts import read
 from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.integers.rearrange import rearranged
+from pytest_flashinfer.inputs.integers.structure import structures
 from pytest_flashinfer.inputs.one_changed import one_id
 from pytest_flashinfer.inputs.plan import plan_of
-from pytest_flashinfer.inputs.rearrange import rearranged
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.structure import structures
+from pytest_flashinfer.inputs.sizes.edges import edge_cases
 from pytest_flashinfer.inputs.variant import KINDS, variant
 from tests.inputs.contracts import ALL, axes, define, tensor
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.grid import grid_of
+from pytest_flashinfer.inputs.integers.structure import structures
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import edge_cases
-from pytest_flashinfer.inputs.structure import structures
+from pytest_flashinfer.inputs.sizes.grid import grid_of
+from pytest_flashinfer.inputs.sizes.strategies import edge_cases
 from tests.inputs.contracts import PAGED_DECODE, ROUTED, SLOTS, TABLE, axes, define, tensor
 
 NOTHING = "def run(**inputs):\n    return None\n"

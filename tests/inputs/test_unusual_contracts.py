@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_flashinfer.inputs.axes import output_shapes
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import is_packed
+from pytest_flashinfer.inputs.floats.values import family_names
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import edge_cases
-from pytest_flashinfer.inputs.values import family_names
+from pytest_flashinfer.inputs.sizes.axes import output_shapes
+from pytest_flashinfer.inputs.sizes.grid import grid_of
+from pytest_flashinfer.inputs.sizes.strategies import edge_cases
 from tests.inputs.contracts import axes, define, tensor
 
 NOTHING = "def run(**inputs):\n    return None\n"

@@ -12,8 +12,8 @@ from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.strategies import edge_cases
-from pytest_flashinfer.inputs.uses import use
+from pytest_flashinfer.inputs.roles.uses import use
+from pytest_flashinfer.inputs.sizes.strategies import edge_cases
 from tests.inputs.contracts import axes, define, tensor
 
 UNSEEN = "def run(**inputs):\n    return None\n"

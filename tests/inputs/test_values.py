@@ -12,15 +12,15 @@ from pytest_flashinfer.data.dtypes import DTYPES as DTYPES_OF_DEFINITIONS
 from pytest_flashinfer.data.model import InputSpec, Workload
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_packed, storage_shape, torch_dtype
-from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import BadData, InputsError, UnknownDtype
-from pytest_flashinfer.inputs.families import FAMILIES, SPECIAL, fill
+from pytest_flashinfer.inputs.floats.families import FAMILIES, SPECIAL, fill
+from pytest_flashinfer.inputs.floats.values import Source, Want, family_names, float_tensor, shows_leaks
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.inputs.grid import grid_of
 from pytest_flashinfer.inputs.layout import like, ordered, strided
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.values import Source, Want, family_names, float_tensor, shows_leaks
+from pytest_flashinfer.inputs.sizes.edges import edge_cases
+from pytest_flashinfer.inputs.sizes.grid import grid_of
 from pytest_flashinfer.inputs.variant import variant
 from tests.inputs.contracts import (
     DELTA,

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.truth import OutputSpec, Truth
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, Truth
 
 from . import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_flashinfer.judge.comparison import Comparison
+    from pytest_flashinfer.judge.comparison.record import Comparison
 
 REFERENCES = {
     "gemm": kernels.gemm,

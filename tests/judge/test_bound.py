@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge import bound
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, inadmissible
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.oracle import bound
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, inadmissible
 
 from . import kernels
 

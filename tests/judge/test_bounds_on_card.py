@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from pytest_flashinfer.data.load import load_definition
-from pytest_flashinfer.inputs.axes import output_shapes
-from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
-from pytest_flashinfer.judge import oracle
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec
+from pytest_flashinfer.inputs.sizes.axes import output_shapes
+from pytest_flashinfer.inputs.sizes.edges import edge_cases
+from pytest_flashinfer.judge.oracle import handler
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec
 
 PATHS = sorted((Path(__file__).parents[2] / "definitions").rglob("*.json"))
 CASES = 4
@@ -28,7 +28,7 @@ def test_a_card_finds_the_bounds_of_the_host(path):
     definition = load_definition(path).value
     if definition.op_type == "sampling":
         pytest.skip("what is drawn has no bound")
-    oracle.warm("cuda:0")
+    handler.warm("cuda:0")
     module = {}
     exec(definition.reference, module)
     seen = 0

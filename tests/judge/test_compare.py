@@ -12,12 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge import floats, measure
-from pytest_flashinfer.judge.compare import admit, compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.origin import Unfair
+from pytest_flashinfer.judge import floats
+from pytest_flashinfer.judge.comparison import measure
+from pytest_flashinfer.judge.comparison.compare import admit, compare
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, Truth
+from pytest_flashinfer.judge.reference.origin import Unfair
 from pytest_flashinfer.judge.tolerance import Tolerance, parse
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
 
 INF, NAN = math.inf, math.nan
 

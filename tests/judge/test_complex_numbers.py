@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth
 
 if TYPE_CHECKING:
     from collections.abc import Callable

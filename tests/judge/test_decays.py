@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth
 
 STEPS, HEADS, SIZE = 48, 4, 16
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from pytest_flashinfer.judge.default_check import default_check, provided, settings
+from pytest_flashinfer.judge.reference.default_check import default_check, provided, settings
 
 INF, NAN = float("inf"), float("nan")
 

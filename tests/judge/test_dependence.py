@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.dependence import alike, crowded, points
-from pytest_flashinfer.judge.draws import FALSE_ALARM
+from pytest_flashinfer.judge.sampling.dependence import alike, crowded, points
+from pytest_flashinfer.judge.sampling.draws import FALSE_ALARM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from pytest_flashinfer.inputs import families
-from pytest_flashinfer.judge import distribute
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.inputs.floats import families
+from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.lifted import tag
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth
+from pytest_flashinfer.judge.oracle import distribute
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.lifted import tag
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.dependence import alike
-from pytest_flashinfer.judge.draws import FALSE_ALARM, RARE, SERIES, TOGETHER, Draws
-from pytest_flashinfer.judge.uniformity import chance, either_way, upper_tail
+from pytest_flashinfer.judge.sampling.dependence import alike
+from pytest_flashinfer.judge.sampling.draws import FALSE_ALARM, RARE, SERIES, TOGETHER, Draws
+from pytest_flashinfer.judge.sampling.uniformity import chance, either_way, upper_tail
 
 IDS = 512
 Sampler = Callable[[torch.Tensor, int], torch.Tensor]

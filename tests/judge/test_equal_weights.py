@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, inadmissible
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, inadmissible
 
 HEADS, DIM = 4, 64
 

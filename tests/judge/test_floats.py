@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.judge import floats
-from pytest_flashinfer.judge.reference import Reference, storage
-from pytest_flashinfer.judge.truth import OutputSpec
-from pytest_flashinfer.judge.vacuity import unalike
+from pytest_flashinfer.judge.comparison.vacuity import unalike
+from pytest_flashinfer.judge.oracle.truth import OutputSpec
+from pytest_flashinfer.judge.reference.call import Reference, storage
 
 FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NARROW = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}

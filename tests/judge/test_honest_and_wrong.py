@@ -7,10 +7,10 @@ import functools
 import pytest
 import torch
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.truth import OutputSpec
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec
 
 from . import cases, kernels
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.truth import OutputSpec
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

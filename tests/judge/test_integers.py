@@ -12,12 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data.dtypes import DTYPES
-from pytest_flashinfer.judge import floats, holding, integers, measure
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge import floats
+from pytest_flashinfer.judge.comparison import applicable_settings, measure
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.comparison.vacuity import probe
+from pytest_flashinfer.judge.oracle import integers
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, Truth
 from pytest_flashinfer.judge.tolerance import Tolerance, layered, parse
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
-from pytest_flashinfer.judge.vacuity import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,8 +166,8 @@ def test_floats_of_which_the_bits_count_show_the_largest_difference_as_well() ->
 
 @pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in ("string", "unknown", "dtype", "device")])
 def test_kinds_of_dtypes(dtype: str) -> None:
-    assert holding.is_real(dtype) is floats.is_float(dtype)
-    assert holding.is_integer(dtype) is (dtype in RANGES or dtype == "int4")
+    assert applicable_settings.is_real(dtype) is floats.is_float(dtype)
+    assert applicable_settings.is_integer(dtype) is (dtype in RANGES or dtype == "int4")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_kinds_of_dtypes(dtype: str) -> None:
     [("rtol=1", ["rtol"]), ("atol=1 cosine=0", ["atol", "cosine"]), ("rtol=0 atol=0", ["rtol", "atol"]), ("", [])],
 )
 def test_the_half_of_a_pair_that_nobody_gave_is_not_told_of(words: str, settings_given: list[str]) -> None:
-    assert holding.given(layered(parse(words))) == settings_given
+    assert applicable_settings.given(layered(parse(words))) == settings_given
 
 
 class TestVacuity:

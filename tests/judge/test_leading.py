@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_flashinfer.judge.draws import FALSE_ALARM, LED, Draws
-from pytest_flashinfer.judge.leading import Leading
+from pytest_flashinfer.judge.sampling.draws import FALSE_ALARM, LED, Draws
+from pytest_flashinfer.judge.sampling.leading import Leading
 from tests.judge.drawing import accuse_rarely, drawn
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.reference import InvalidReferenceError, ScribblesError
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, exact, inadmissible
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, exact, inadmissible
+from pytest_flashinfer.judge.reference.call import InvalidReferenceError, ScribblesError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -550,9 +550,9 @@ def test_a_saved_logarithm_of_a_sum_may_be_off_for_its_whole_row(shift: float, s
 @pytest.mark.parametrize("error", ["AttributeError", "KeyError", "NameError", "RuntimeError"])
 def test_an_error_of_the_judge_itself_loosens_no_bound(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that is broken shows, while what torch raises where an operation cannot be run wide does not."""
-    module: dict[str, Any] = {"__name__": "pytest_flashinfer.judge.distribute"}
+    module: dict[str, Any] = {"__name__": "pytest_flashinfer.judge.oracle.distribute"}
     exec(f"def mark(*_):\n    raise {error}('gone')", module)
-    monkeypatch.setattr("pytest_flashinfer.judge.distribute.mark", module["mark"])
+    monkeypatch.setattr("pytest_flashinfer.judge.oracle.distribute.mark", module["mark"])
     if error == "RuntimeError":
         assert judge(lambda x: x.float() / 3).how == "native: RuntimeError: gone"
     else:

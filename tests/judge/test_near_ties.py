@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, inadmissible, without_nan
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, inadmissible, without_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.comparison.topk import compare_topk
+from pytest_flashinfer.judge.comparison.vacuity import probe
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.sampling import compare_samples
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, inadmissible
+from pytest_flashinfer.judge.sampling.verdict import compare_samples
 from pytest_flashinfer.judge.tolerance import Tolerance
-from pytest_flashinfer.judge.topk import compare_topk
-from pytest_flashinfer.judge.truth import OutputSpec, inadmissible
-from pytest_flashinfer.judge.vacuity import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

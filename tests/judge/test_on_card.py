@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from pytest_flashinfer.judge import oracle
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
-from pytest_flashinfer.judge.truth import OutputSpec, Truth
+from pytest_flashinfer.judge.oracle import handler
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, Truth
 
 from . import kernels
 
@@ -27,7 +27,7 @@ BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
 @pytest.fixture(autouse=True)
 def _as_in_the_worker() -> None:
-    oracle.warm("cuda:0")
+    handler.warm("cuda:0")
 
 
 def randn(*shape: int, dtype: torch.dtype) -> torch.Tensor:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_flashinfer.judge import oracle
-from pytest_flashinfer.judge.questions import PARTS
-from pytest_flashinfer.judge.reference import InvalidReferenceError
+from pytest_flashinfer.judge.oracle import handler
+from pytest_flashinfer.judge.oracle.protocol import PARTS
+from pytest_flashinfer.judge.reference.call import InvalidReferenceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,11 +54,11 @@ def request(memory: Memory, x: torch.Tensor) -> dict[str, Any]:
 
 
 def test_the_truth_is_written_and_described(tmp_path: Path) -> None:
-    built = oracle.build({"reference": SOURCE}, tmp_path, "cpu")
+    built = handler.build({"reference": SOURCE}, tmp_path, "cpu")
     memory = Memory()
     x = torch.randn(3, 16).half()
     asked = request(memory, x)
-    reply = oracle.call(built, asked, memory)
+    reply = handler.call(built, asked, memory)
     assert reply["how"] == "lifted"
     facts = reply["outputs"][0]
     assert (facts["name"], facts["present"], facts["wide"], facts["undecided"]) == ("y", True, True, False)
@@ -76,38 +76,38 @@ def test_the_truth_is_written_and_described(tmp_path: Path) -> None:
     ],
 )
 def test_a_reference_that_cannot_be_built(tmp_path: Path, source: str, entry: str, words: str) -> None:
-    with pytest.raises(oracle.OracleError, match=words) as caught:
-        oracle.build({"reference": source, "entry": entry}, tmp_path, "cpu")
+    with pytest.raises(handler.OracleError, match=words) as caught:
+        handler.build({"reference": source, "entry": entry}, tmp_path, "cpu")
     assert caught.value.kind == "reference"
 
 
 def test_a_reference_whose_module_is_not_installed_says_so_when_it_is_called(tmp_path: Path) -> None:
-    built = oracle.build({"reference": "import nowhere_at_all\ndef run(x, scale, mask): pass"}, tmp_path, "cpu")
+    built = handler.build({"reference": "import nowhere_at_all\ndef run(x, scale, mask): pass"}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(oracle.OracleError, match="nowhere_at_all") as caught:
-        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)
+    with pytest.raises(handler.OracleError, match="nowhere_at_all") as caught:
+        handler.call(built, request(memory, torch.randn(3, 16).half()), memory)
     assert caught.value.kind == "absent"
 
 
 def test_a_reference_that_raises(tmp_path: Path) -> None:
-    built = oracle.build({"reference": "def run(x, scale, mask):\n    return x @ x"}, tmp_path, "cpu")
+    built = handler.build({"reference": "def run(x, scale, mask):\n    return x @ x"}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(oracle.OracleError, match="RuntimeError"):
-        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)
+    with pytest.raises(handler.OracleError, match="RuntimeError"):
+        handler.call(built, request(memory, torch.randn(3, 16).half()), memory)
 
 
 def test_a_reference_that_writes_into_inputs_names_them_once_and_is_given_copies(tmp_path: Path) -> None:
     source = SOURCE.replace("    return", "    x += 1\n    return")
-    built = oracle.build({"reference": source}, tmp_path, "cpu")
+    built = handler.build({"reference": source}, tmp_path, "cpu")
     memory, x = Memory(), torch.randn(3, 16).half()
-    with pytest.raises(oracle.OracleError, match=r"inputs: x$") as caught:
-        oracle.call(built, request(memory, x), memory)
+    with pytest.raises(handler.OracleError, match=r"inputs: x$") as caught:
+        handler.call(built, request(memory, x), memory)
     assert caught.value.kind == "scribbles"
     given, before = request(memory, x) | {"scribbled": ["x"]}, x.clone()
-    assert oracle.call(built, given, memory)["how"] == "lifted"
+    assert handler.call(built, given, memory)["how"] == "lifted"
     assert torch.equal(x, before)
     assert torch.allclose(memory.tensor(given["outputs"][0]["wide"]), x.float() / 3)
-    assert oracle.call(built, given | {"do": "shapes"}, memory)["outputs"][0]["size"] == [3, 16]
+    assert handler.call(built, given | {"do": "shapes"}, memory)["outputs"][0]["size"] == [3, 16]
     assert torch.equal(x, before)
 
 
@@ -121,7 +121,7 @@ def test_a_card_that_is_full_for_a_moment_is_asked_again(full: int, budgets: lis
             raise torch.OutOfMemoryError("CUDA out of memory")
         return "truth"
 
-    assert oracle._with_room(ask, {"budget": 5}) == "truth"  # type: ignore[comparison-overlap]
+    assert handler._with_room(ask, {"budget": 5}) == "truth"  # type: ignore[comparison-overlap]
     assert tries == budgets
 
 
@@ -129,8 +129,8 @@ def test_a_card_that_stays_full_is_said() -> None:
     def ask(**_: object) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(oracle.OracleError, match="memory does not suffice for the reference"):
-        oracle._with_room(ask, {})
+    with pytest.raises(handler.OracleError, match="memory does not suffice for the reference"):
+        handler._with_room(ask, {})
 
 
 def test_a_reference_that_runs_out_of_memory_natively_is_asked_again_too() -> None:
@@ -142,7 +142,7 @@ def test_a_reference_that_runs_out_of_memory_natively_is_asked_again_too() -> No
         raise InvalidReferenceError("the reference raised") from cause
 
     with pytest.raises(InvalidReferenceError):
-        oracle._with_room(ask, {})
+        handler._with_room(ask, {})
     assert len(tries) == 2
 
 
@@ -157,17 +157,17 @@ def run(x, scale, mask):
 
 
 def test_what_a_reference_raised_has_its_innermost_line(tmp_path: Path) -> None:
-    built = oracle.build({"reference": RAISES}, tmp_path, "cpu")
+    built = handler.build({"reference": RAISES}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(oracle.OracleError) as caught:
-        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
+    with pytest.raises(handler.OracleError) as caught:
+        handler.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
     assert caught.value.message.startswith("the reference raised RuntimeError: mat1 and mat2")
     assert caught.value.message.endswith(", at line 5 of the reference: return y @ y  # sizes")
 
 
 def test_a_call_that_the_reference_does_not_take_has_no_line(tmp_path: Path) -> None:
-    built = oracle.build({"reference": "def run(x):\n    return x, x\n"}, tmp_path, "cpu")
+    built = handler.build({"reference": "def run(x):\n    return x, x\n"}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(oracle.OracleError, match="TypeError") as caught:
-        oracle.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
+    with pytest.raises(handler.OracleError, match="TypeError") as caught:
+        handler.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
     assert "line" not in caught.value.message

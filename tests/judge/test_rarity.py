@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.draws import FALSE_ALARM
-from pytest_flashinfer.judge.rarity import _LEVELS, Rarity
+from pytest_flashinfer.judge.sampling.draws import FALSE_ALARM
+from pytest_flashinfer.judge.sampling.rarity import _LEVELS, Rarity
 from tests.judge.drawing import accuse_rarely, drawn
 
 

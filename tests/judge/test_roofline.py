@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pytest_flashinfer.data.load import load_definition
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.judge import cards
-from pytest_flashinfer.judge.cards import Limits
-from pytest_flashinfer.judge.flops import _scored
-from pytest_flashinfer.judge.roofline import WorkError, rates, roofline, stated_count, work_of
+from pytest_flashinfer.judge.performance import cards
+from pytest_flashinfer.judge.performance.cards import Limits
+from pytest_flashinfer.judge.performance.flops import _scored
+from pytest_flashinfer.judge.performance.roofline import WorkError, rates, roofline, stated_count, work_of
 from pytest_flashinfer.worker.case import Case, shapes_of
 
 DEFINITIONS = Path(__file__).parents[2] / "definitions"

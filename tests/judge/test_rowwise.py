@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
-from pytest_flashinfer.judge import oracle, rowwise
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.questions import PARTS
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.oracle import handler, rowwise
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.protocol import PARTS
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, Truth
 from tests.judge.test_oracle import Memory
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(source: str, folder: Path, a: torch.Tensor, b: torch.Tensor, names: tuple[str, ...]) -> tuple[Any, Truth]:
     """Ask the handler; returns its reply and what it wrote."""
-    built = oracle.build({"reference": source}, folder, "cpu")
+    built = handler.build({"reference": source}, folder, "cpu")
     memory = Memory()
     held: dict[str, dict[str, torch.Tensor]] = {}
     requests = []
@@ -76,7 +76,7 @@ def asked(source: str, folder: Path, a: torch.Tensor, b: torch.Tensor, names: tu
         )
     inputs = [{"name": "a", "slot": memory.slot(a)}, {"name": "b", "slot": memory.slot(b)}]
     request = {"inputs": inputs, "outputs": requests, "seed": 3, "operands": "working", "budget": None, "rows": ["a"]}
-    reply = oracle.call(built, request, memory)
+    reply = handler.call(built, request, memory)
     outputs = {}
     for facts in reply["outputs"]:
         parts = {part: held[facts["name"]][part] for part in ("native", "wide", "allowance", "undecided")}
@@ -94,7 +94,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         shapes.append(tuple(inputs["a"].shape))
         return evaluate(function, inputs, specs, **options)
 
-    monkeypatch.setattr(oracle, "evaluate", spy)
+    monkeypatch.setattr(handler, "evaluate", spy)
     return shapes
 
 

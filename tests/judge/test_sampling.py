@@ -10,16 +10,16 @@ import torch
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.capture import Capture
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import SAMPLED, OutputSpec, OutputTruth
-from pytest_flashinfer.judge.vacuity import probe
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.comparison.vacuity import probe
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import SAMPLED, OutputSpec, OutputTruth
+from pytest_flashinfer.judge.sampling.capture import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_flashinfer.judge.draws import Draws
+    from pytest_flashinfer.judge.sampling.draws import Draws
 
 ROWS, IDS = 48, 31
 

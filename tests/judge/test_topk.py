@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from pytest_flashinfer.data.model import TensorSpec
-from pytest_flashinfer.judge.compare import compare
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.comparison.topk import is_ranked
+from pytest_flashinfer.judge.oracle.truth import OutputTruth
 from pytest_flashinfer.judge.tolerance import parse
-from pytest_flashinfer.judge.topk import is_ranked
-from pytest_flashinfer.judge.truth import OutputTruth
 
 SCORES = torch.tensor([[0.5, 2.0, 2.0, -1.0, 0.1], [1.0, 1.0, 1.0, 0.0, 3.0]])
 IDS = torch.tensor([[1, 2], [4, 0]], dtype=torch.int32)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import fft
 
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.evaluate import evaluate
-from pytest_flashinfer.judge.truth import OutputSpec, Truth
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable

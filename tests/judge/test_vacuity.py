@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.judge.evaluate import evaluate
+from pytest_flashinfer.judge.comparison.vacuity import probe, unalike
+from pytest_flashinfer.judge.oracle.evaluate import evaluate
+from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, Truth
 from pytest_flashinfer.judge.tolerance import Tolerance, parse
-from pytest_flashinfer.judge.truth import OutputSpec, OutputTruth, Truth
-from pytest_flashinfer.judge.vacuity import probe, unalike
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 from pytest_flashinfer.data.model import Status
 from pytest_flashinfer.data.raised import traced
 from pytest_flashinfer.judge import verdict
-from pytest_flashinfer.judge.comparison import Comparison
+from pytest_flashinfer.judge.comparison.record import Comparison
 from pytest_flashinfer.judge.verdict import decide
 
 

@@ -10,15 +10,16 @@ import torch
 
 from pytest_flashinfer.data.model import Definition, TensorSpec, Workload
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.judge import answers as module
-from pytest_flashinfer.judge import lending, reference_process
-from pytest_flashinfer.judge.answers import Answers
-from pytest_flashinfer.judge.compare import compare
-from pytest_flashinfer.judge.origin import ReferenceFailed
-from pytest_flashinfer.judge.truth import OutputTruth, Truth
+from pytest_flashinfer.judge.comparison.compare import compare
+from pytest_flashinfer.judge.oracle import answers as module
+from pytest_flashinfer.judge.oracle import bound_reuse
+from pytest_flashinfer.judge.oracle.answers import Answers
+from pytest_flashinfer.judge.oracle.truth import OutputTruth, Truth
+from pytest_flashinfer.judge.reference import process
+from pytest_flashinfer.judge.reference.origin import ReferenceFailed
+from pytest_flashinfer.worker.card_sharing import Turns
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
-from pytest_flashinfer.worker.turns import Turns
 
 DEFINITION = Definition(
     "d", "op", {}, {"x": TensorSpec(("n",), "float32")}, {"y": TensorSpec(("n",), "float32")}, "def run(x): return x"
@@ -69,7 +70,7 @@ class FakeOracle:
 
 @pytest.fixture
 def answers(monkeypatch):
-    monkeypatch.setattr(reference_process, "Oracle", FakeOracle)
+    monkeypatch.setattr(process, "Oracle", FakeOracle)
     fresh = {"asked": 0, "native": 0, "hosts": [], "begun": [], "built": 0, "script": [], "build_error": None}
     for name, value in fresh.items():
         monkeypatch.setattr(FakeOracle, name, value)
@@ -221,7 +222,7 @@ def test_what_the_reference_has_nan_for_is_left_open_where_nan_shows_leaks(answe
 def lent(native, lender, allowance, **more):
     allowance = torch.as_tensor(allowance, dtype=torch.float64).expand(lender.shape)
     other = OutputTruth("y", "float32", lender, lender.double(), allowance, **more)
-    return lending.lent(OutputTruth("y", "float32", native), lending.terms(other)).allowance
+    return bound_reuse.lent(OutputTruth("y", "float32", native), bound_reuse.terms(other)).allowance
 
 
 def test_what_overflows_or_is_undecided_lends_nothing():

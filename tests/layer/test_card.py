@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_flashinfer.card import Card
+from pytest_flashinfer.run.card import Card
 from pytest_flashinfer.worker.cudart import CudaError
 from pytest_flashinfer.worker.device import Device
 from pytest_flashinfer.worker.memory import MemoryShort

@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pytest_flashinfer import omissions
-from pytest_flashinfer.catalogue import Catalogue
+from pytest_flashinfer.cases.default_inputs import DefaultInputs
 from pytest_flashinfer.cli.main import main
-from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.options import Options, workloads_beside
+from pytest_flashinfer.selection import omissions
+from pytest_flashinfer.selection.catalogue import Catalogue
+from pytest_flashinfer.settings.options import Options, workloads_beside
 from tests.plugin.repository import RANDOM, Repository
 
 

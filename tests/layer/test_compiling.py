@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_flashinfer import compiling
+from pytest_flashinfer.search import compiling
 from pytest_flashinfer.worker.outcome import Compilation
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pytest_flashinfer.judge.asking import HANDLER
+from pytest_flashinfer.judge.oracle.client import HANDLER
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.pool import SOLVE, Pool
 

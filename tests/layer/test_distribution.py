@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.distribution import Distribution, group_of, sharers, take_over_only, turn_of
-from pytest_flashinfer.scheduler import BySolution, choose
+from pytest_flashinfer.run.distribution import Distribution, group_of, sharers, take_over_only, turn_of
+from pytest_flashinfer.run.scheduler import BySolution, choose
 
 FILE = "definitions/gemm/a.json"
 

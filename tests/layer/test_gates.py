@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.data.model import Definition
-from pytest_flashinfer.gates import Gates, Lines
+from pytest_flashinfer.timing.gates import Gates, Lines
 
 DEFINITION = Definition("scale_h8", "elementwise", {}, {}, {}, None)
 NONE = {"min_speedup": (), "ini_min_speedup": (), "threshold": (), "ini_threshold": (), "baseline": None}

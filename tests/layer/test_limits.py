@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_flashinfer.card import Card
-from pytest_flashinfer.judge import probing
-from pytest_flashinfer.judge.cards import Limits
-from pytest_flashinfer.worker import lock, turns
+from pytest_flashinfer.judge.performance import probing
+from pytest_flashinfer.judge.performance.cards import Limits
+from pytest_flashinfer.run.card import Card
+from pytest_flashinfer.worker import card_sharing, lock
 from pytest_flashinfer.worker.device import Device
 
 FOUND = Limits(1e12, {"float16": 1e14}, "measured")
@@ -46,5 +46,5 @@ def test_a_card_that_is_never_free_has_none(limits, monkeypatch):
     def never(*_):
         raise lock.LockedOut("GPU-1 was not free")
 
-    monkeypatch.setattr(turns, "card_lock", never)
+    monkeypatch.setattr(card_sharing, "card_lock", never)
     assert limits("NVIDIA New") is None

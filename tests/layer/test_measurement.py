@@ -10,20 +10,20 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_flashinfer import measurement, timing
-from pytest_flashinfer.gates import Outcome
-from pytest_flashinfer.judge.cards import Limits
+from pytest_flashinfer.judge.performance.cards import Limits
 from pytest_flashinfer.judging import Call, Failed
-from pytest_flashinfer.measurement import Measurement, joined, measure
-from pytest_flashinfer.session import FibSession
-from pytest_flashinfer.timing import Timing
+from pytest_flashinfer.run.session import FibSession
+from pytest_flashinfer.timing import measurement, timed_calls
+from pytest_flashinfer.timing.gates import Outcome
+from pytest_flashinfer.timing.measurement import Measurement, joined, measure
+from pytest_flashinfer.timing.timed_calls import Timing
 from pytest_flashinfer.worker import lock
+from pytest_flashinfer.worker.card_sharing import Turns
 from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.errors import CallFailed
 from pytest_flashinfer.worker.guards import Violation
 from pytest_flashinfer.worker.lock import LockedOut
 from pytest_flashinfer.worker.outcome import RunResult
-from pytest_flashinfer.worker.turns import Turns
 from tests.judge.test_roofline import shipped
 
 US = 1e-6
@@ -370,9 +370,9 @@ def test_throttling_of_any_measurement_is_reported(session):
 
 def test_a_count_that_fails_costs_the_roofline_only(session, cases, monkeypatch):
     def broken(*_):
-        raise timing.WorkError("odd: flops 'x': no")
+        raise timed_calls.WorkError("odd: flops 'x': no")
 
-    monkeypatch.setattr(timing, "work_of", broken)
+    monkeypatch.setattr(timed_calls, "work_of", broken)
     info = facts(session, cases, Kernel(2))
     assert info["roofline_note"] == "no roofline: odd: flops 'x': no"
     assert info["latency_s"] == pytest.approx(2 * US)
@@ -382,7 +382,7 @@ def test_a_card_that_is_never_free_is_not_timed(session, cases, monkeypatch):
     def never(*_):
         raise LockedOut("GPU-1 was not free for 1800 s: process 7 is timing on it")
 
-    monkeypatch.setattr(timing, "measure", never)
+    monkeypatch.setattr(timed_calls, "measure", never)
     with pytest.raises(pytest.skip.Exception, match="not timed: GPU-1 was not free"):
         timed(session, cases, Kernel(2))
 

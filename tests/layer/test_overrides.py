@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_flashinfer.contents import Contents
+from pytest_flashinfer.cases.cache import mark_of, sums
+from pytest_flashinfer.cases.contents import Contents
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
-from pytest_flashinfer.inputs.edges import edge_cases
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.inputs.sizes.edges import edge_cases
+from pytest_flashinfer.judge.oracle.truth import SAMPLED, OutputTruth, Truth
+from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
-from pytest_flashinfer.judge.truth import SAMPLED, OutputTruth, Truth
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import Failed
-from pytest_flashinfer.kept import mark_of, sums
-from pytest_flashinfer.overrides import OverriddenCompare, OverriddenFlops, OverriddenInputs
-from pytest_flashinfer.telling import raised_in_fixture
+from pytest_flashinfer.overrides.calls import OverriddenCompare, OverriddenFlops, OverriddenInputs
+from pytest_flashinfer.overrides.faults import raised_in_fixture
 from pytest_flashinfer.worker.cudart import CudaError
 from tests.inputs.contracts import ALL
 
@@ -181,7 +181,7 @@ def test_inputs_are_told_from_others_by_their_bits(dtype):
 
 
 def test_bytes_that_a_card_adds_up_are_told_from_others(monkeypatch):
-    monkeypatch.setattr("pytest_flashinfer.kept._AT_ONCE", 3)
+    monkeypatch.setattr("pytest_flashinfer.cases.cache._AT_ONCE", 3)
     found = {tuple(sums(torch.tensor(each, dtype=torch.uint8)).tolist()) for each in product((0, 1), repeat=7)}
     assert len(found) == 2**7
     assert sums(torch.zeros(0, dtype=torch.uint8)).tolist() == [0]

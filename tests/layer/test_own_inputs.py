@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from pytest_flashinfer.cases.default_inputs import DefaultInputs
+from pytest_flashinfer.cases.own_inputs import OwnInputs, as_declared
 from pytest_flashinfer.data.model import Axis, Definition, InputSpec, TensorSpec, Workload
-from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.judge.origin import ModuleAbsent
-from pytest_flashinfer.own_inputs import OwnInputs, as_declared
+from pytest_flashinfer.judge.reference.origin import ModuleAbsent
 
 from .contracts import ROWS
 

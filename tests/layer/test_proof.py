@@ -12,11 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.judge.comparison import Comparison
-from pytest_flashinfer.judge.origin import ReferenceFailed
+from pytest_flashinfer.cases.proof import Lack, Proof
+from pytest_flashinfer.judge.comparison.record import Comparison
+from pytest_flashinfer.judge.oracle.truth import SAMPLED, OutputTruth, Truth
+from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance, parse
-from pytest_flashinfer.judge.truth import SAMPLED, OutputTruth, Truth
-from pytest_flashinfer.proof import Lack, Proof
 
 NAMES = ("y", "z")
 SIZES = {"tiny": 1e-4, "usual": 1.0}  # beside an absolute tolerance of 1e-3

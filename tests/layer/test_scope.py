@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer import scope
-from pytest_flashinfer.scope import CHOSEN, ELEMENTS, elements, smoke
+from pytest_flashinfer.selection import scope
+from pytest_flashinfer.selection.scope import CHOSEN, ELEMENTS, elements, smoke
 
 from .contracts import ROWS, workload
 

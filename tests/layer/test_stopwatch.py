@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from pytest_flashinfer import stopwatch
+from pytest_flashinfer.timing import stopwatch
 
 DURATIONS = [1.25e-6, 3.0000000000000004e-06, 1e-9, 0.7310585786300049, 5e3, 1.25e-6]
 FILE = f"""
 import pytest
-from pytest_flashinfer import stopwatch
+from pytest_flashinfer.timing import stopwatch
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.benchmark(timer=stopwatch.now)

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pytest_flashinfer import making
-from pytest_flashinfer.contents import Contents
+from pytest_flashinfer.cases import making
+from pytest_flashinfer.cases.contents import Contents
+from pytest_flashinfer.cases.default_inputs import DefaultInputs
+from pytest_flashinfer.cases.making import Cases
 from pytest_flashinfer.data.model import InputSpec, TensorSpec
-from pytest_flashinfer.default_inputs import DefaultInputs
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.judge.vacuity import unalike
-from pytest_flashinfer.making import Cases
+from pytest_flashinfer.judge.comparison.vacuity import unalike
 from tests.inputs.contracts import PAGED_DECODE, RAGGED
 
 from .contracts import ROWS

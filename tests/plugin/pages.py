@@ -25,7 +25,7 @@ import yaml
 
 from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.data.solution_forms import tomllib
-from pytest_flashinfer.declarations import DECLARATIONS
+from pytest_flashinfer.settings.declarations import DECLARATIONS
 
 from .repository import Repository
 

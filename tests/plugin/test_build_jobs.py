@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from pytest_flashinfer import ahead
-from pytest_flashinfer.recording import Records
+from pytest_flashinfer.outputs.run_files import Records
+from pytest_flashinfer.run import build_ahead
 from pytest_flashinfer.worker import pool
 from pytest_flashinfer.worker.builds import Build
 
@@ -51,7 +51,7 @@ def many(repository, monkeypatch):
     """Solutions in the order four, good, one, three, two."""
     for name in ("one", "two", "three", "four"):
         repository.solve(name, f"# {name}\n{GOOD}")
-    monkeypatch.setattr(ahead, "COMPILED", ("python",))
+    monkeypatch.setattr(build_ahead, "COMPILED", ("python",))
     monkeypatch.setattr(pool.Pool, "quiet", lambda _: None)
     return repository
 
@@ -82,7 +82,7 @@ def test_only_what_is_selected(many, kernels, begun):
 
 
 def test_only_what_is_compiled(many, kernels, begun, monkeypatch):
-    monkeypatch.setattr(ahead, "COMPILED", ("cuda", "cpp"))
+    monkeypatch.setattr(build_ahead, "COMPILED", ("cuda", "cpp"))
     kernels("--fib-build-jobs=9", "-k", "test_schema or test_correct")
     assert begun == []
 
@@ -102,13 +102,13 @@ def test_nothing_changes_but_what_the_cache_holds(many, monkeypatch, tmp_path):
     chosen = ("-k", "test_correct and (good or broken or noisy)", "--fib-seed=1")
     plain = many.run("--fib-build-jobs=1", *chosen)
     assert len(list(tmp_path.rglob("built-*"))) == 1
-    begin = ahead.BuildAhead.pytest_runtest_setup
+    begin = build_ahead.BuildAhead.pytest_runtest_setup
 
     def waiting(self, item):
         begin(self, item)
         self.session.pool.builds.wait()
 
-    monkeypatch.setattr(ahead.BuildAhead, "pytest_runtest_setup", waiting)
+    monkeypatch.setattr(build_ahead.BuildAhead, "pytest_runtest_setup", waiting)
     parallel = many.run("--fib-build-jobs=2", *chosen)
     assert len(list(tmp_path.rglob("built-*"))) == 3, "once ahead, and once for the items"
     assert plain.outcomes() == parallel.outcomes() == {
@@ -125,13 +125,13 @@ def test_a_build_that_never_ends_is_ended(many, kernels, monkeypatch):
     ended = []
     close = Build.close
     monkeypatch.setattr(Build, "close", lambda self: (ended.append(self.number), close(self)))
-    begin = ahead.BuildAhead.pytest_runtest_setup
+    begin = build_ahead.BuildAhead.pytest_runtest_setup
 
     def waiting(self, item):
         begin(self, item)
         self.session.pool.builds.wait()
 
-    monkeypatch.setattr(ahead.BuildAhead, "pytest_runtest_setup", waiting)
+    monkeypatch.setattr(build_ahead.BuildAhead, "pytest_runtest_setup", waiting)
     result = kernels("--fib-build-jobs=2", "--fib-build-timeout=1", "-k", "test_correct and (good or slow)")
     result.assert_outcomes(passed=1, failed=1, deselected=18)
     assert len(ended) == 1
@@ -140,7 +140,7 @@ def test_a_build_that_never_ends_is_ended(many, kernels, monkeypatch):
 def test_of_several_processes_the_first_builds_for_all(many):
     (many.root / "conftest.py").write_text(
         "import os, pathlib\n"
-        "from pytest_flashinfer.stash import SESSION\n"
+        "from pytest_flashinfer.run.stash import SESSION\n"
         "def pytest_sessionfinish(session):\n"
         "    name = os.environ.get('PYTEST_XDIST_WORKER', 'controller')\n"
         "    place = pathlib.Path(__file__).parent / f'jobs-{name}'\n"

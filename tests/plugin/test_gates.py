@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_flashinfer import measurement, timing
+from pytest_flashinfer.timing import measurement, timed_calls
 
 from .pages import blocks, execute
 
@@ -29,7 +29,7 @@ def clock(monkeypatch):
         object.__setattr__(found, "card", {"took": [1e-6 * each for each in took]})
         return found
 
-    monkeypatch.setattr(timing, "measure", measure)
+    monkeypatch.setattr(timed_calls, "measure", measure)
     monkeypatch.setattr(
         measurement.Measurement, "durations", property(lambda self: self.card.get("took") or own(self))
     )

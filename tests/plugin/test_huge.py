@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from pytest_flashinfer import huge
-from pytest_flashinfer.inputs.crossing import crossings
+from pytest_flashinfer.inputs.sizes.beyond_int32 import crossings
+from pytest_flashinfer.search import huge
 
 from .repository import GOOD, Repository
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytest_flashinfer.catalogue import Catalogue
-from pytest_flashinfer.keyword import Keyword, Names
+from pytest_flashinfer.selection.catalogue import Catalogue
+from pytest_flashinfer.selection.keyword import Keyword, Names
 
 WORDS = [
     "shift_h8",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_flashinfer.judge import asking, parted, rowwise
+from pytest_flashinfer.judge.oracle import chunked_truth, client, rowwise
 from pytest_flashinfer.worker import arena, produced
 
 from .repository import GOOD, Repository
@@ -28,11 +28,11 @@ def asked(monkeypatch):
     found = []
     monkeypatch.setattr(rowwise, "MANY", 100)
     monkeypatch.setattr(rowwise, "AT_ONCE", 256)
-    monkeypatch.setattr(parted, "_nbytes", lambda spec: 1 << 40)
+    monkeypatch.setattr(chunked_truth, "_nbytes", lambda spec: 1 << 40)
     for module in (arena, produced):
         monkeypatch.setattr(module, "LARGE", 1 << 10)
     for name in ("ask", "ask_rows"):
-        monkeypatch.setattr(asking.Oracle, name, noted(getattr(asking.Oracle, name), found))
+        monkeypatch.setattr(client.Oracle, name, noted(getattr(client.Oracle, name), found))
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_flashinfer import processes
+from pytest_flashinfer.run import processes
 from pytest_flashinfer.worker import request
 
 from .repository import GOOD

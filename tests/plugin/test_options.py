@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from pytest_flashinfer.declarations import DECLARATIONS
+from pytest_flashinfer.settings.declarations import DECLARATIONS
 from pytest_flashinfer.worker.device import find
 
 from .repository import WRONG

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_flashinfer.data.schema import NAMES
-from pytest_flashinfer.judge.truth import OutputTruth
+from pytest_flashinfer.judge.oracle.truth import OutputTruth
 
 from .pages import MARKS, SHELL, blocks, execute, read, run
 

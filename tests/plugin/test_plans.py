@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_flashinfer import making
+from pytest_flashinfer.cases import making
 
 from .repository import RANDOM, Repository
 

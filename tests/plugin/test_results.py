@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.cli.main import main
-from pytest_flashinfer.termination import Termination, register
+from pytest_flashinfer.run.termination import Termination, register
 
 from .repository import GOOD, QUICK, WRONG
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_flashinfer.judge.tolerance import Tolerance, ToleranceError
-from pytest_flashinfer.tolerances import checked
+from pytest_flashinfer.settings.tolerances import checked
 
 QUANT = """import torch
 

@@ -64,7 +64,7 @@ def test_imports_point_down(path):
         ("data/x.py", "def f():\n    import torch"),
         ("inputs/x.py", "from pytest_flashinfer import worker"),
         ("worker/x.py", "from ..judge.bound import Bound"),
-        ("report/x.py", "import pytest_flashinfer.session"),
+        ("report/x.py", "import pytest_flashinfer.run.session"),
     ],
 )
 def test_an_import_upwards_is_seen(module, source):

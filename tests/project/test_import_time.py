@@ -43,10 +43,10 @@ def test_a_run_that_only_reads_files_needs_no_torch(tmp_path):
 
 STARTED = """
 import subprocess, sys
-from pytest_flashinfer.worker import nursery
+from pytest_flashinfer.worker import forkserver_client
 def popen(*arguments, **options):
-    above = {name.partition(".")[2].partition(".")[0] for name in sys.modules if name.startswith("pytest_flashinfer.")}
-    assert not above & {"catalogue", "session", "judge", "inputs", "build"}, above
+    above = {name.partition(".")[2] for name in sys.modules if name.startswith("pytest_flashinfer.")}
+    assert not above & {"selection.catalogue", "run.session", "judge", "inputs", "build"}, above
     raise OSError("seen")
 class Subprocess:
     DEVNULL, Popen = subprocess.DEVNULL, staticmethod(popen)
@@ -77,7 +77,7 @@ during = gc.isenabled()
 """
 IMPORTS = """
 import gc
-from pytest_flashinfer import processes
+from pytest_flashinfer.run import processes
 before = gc.get_freeze_count()
 processes.import_torch()
 import torch

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_flashinfer.declarations import DECLARATIONS
+from pytest_flashinfer.settings.declarations import DECLARATIONS
 
 PAGE = (Path(__file__).parents[2] / "docs/options.md").read_text()
 ROWS = {

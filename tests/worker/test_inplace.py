@@ -11,8 +11,8 @@ import torch
 
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.judge.reference import InvalidReferenceError, name_results
-from pytest_flashinfer.judge.truth import OutputSpec
+from pytest_flashinfer.judge.oracle.truth import OutputSpec
+from pytest_flashinfer.judge.reference.call import InvalidReferenceError, name_results
 from pytest_flashinfer.worker import results
 from pytest_flashinfer.worker.arena import Arena, InputPieces
 from pytest_flashinfer.worker.case import Case
@@ -182,7 +182,7 @@ def test_an_input_that_was_turned_does_not_hold_what_was_returned(lab):
 )
 def test_an_input_may_not_be_spoilt_beside_what_is_returned(lab, monkeypatch, limit, beside, spoilt):
     if limit is not None:
-        monkeypatch.setattr("pytest_flashinfer.worker.pristine.IMAGE_LIMIT", limit)
+        monkeypatch.setattr("pytest_flashinfer.worker.guarded_memory.IMAGE_LIMIT", limit)
     source = f"def run(x):\n    new = x + 1\n    {beside or 'pass'}\n    return new\n"
     contents = [{"x": lab.randn(4, 8)} for _ in range(2)]
     for result, each in zip(
@@ -208,7 +208,7 @@ def test_a_result_of_another_form_is_not_read_from_the_input(lab, answer):
 @pytest.mark.parametrize("destination", [True, False])
 def test_strided_inputs_may_be_written_into(lab, monkeypatch, limit, destination):
     if limit is not None:
-        monkeypatch.setattr("pytest_flashinfer.worker.pristine.IMAGE_LIMIT", limit)
+        monkeypatch.setattr("pytest_flashinfer.worker.guarded_memory.IMAGE_LIMIT", limit)
     answer = "" if destination else "\n    return x"
     runner = lab.build(f"def run(x):\n    x.add_(1){answer}\n", outputs=(), destination=destination)
     cases = (lab.randn(6, 20)[:, 3:11], lab.randn(8, 6).t(), lab.randn(0, 8))

@@ -9,10 +9,10 @@ import torch
 
 from pytest_flashinfer.data.model import Definition, Solution, SourceFile, TensorSpec
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.worker.card_sharing import Turns
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.guards import Violation
 from pytest_flashinfer.worker.kernel import Kernel
-from pytest_flashinfer.worker.turns import Turns
 
 SOLUTION = Solution("s", "d", "me", "python", "main.py", "run", (SourceFile("main.py", ""),))
 

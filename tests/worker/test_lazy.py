@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_flashinfer.worker import leftovers
+from pytest_flashinfer.worker import thread_state
 from pytest_flashinfer.worker.runner import Output
 
 Y = Output("y", (4, 8), torch.float32)
@@ -255,7 +255,7 @@ def test_what_was_on_before_is_left_on_and_blames_nobody():
 
     sys.setprofile(hook)
     try:
-        known = leftovers.Leftovers()
+        known = thread_state.Leftovers()
         known.put_back()
         assert known.take() == []
         assert sys.getprofile() is hook
@@ -274,9 +274,9 @@ def test_tools_of_sys_monitoring_are_switched_off(monkeypatch):
         set_events=lambda tool, events: calls.append((tool, events)),
         free_tool_id=names.pop,
     )
-    monkeypatch.setattr(leftovers, "_MONITORING", fake)
-    monkeypatch.setattr(leftovers, "_TOOL", names.get)
-    known = leftovers.Leftovers()
+    monkeypatch.setattr(thread_state, "_MONITORING", fake)
+    monkeypatch.setattr(thread_state, "_TOOL", names.get)
+    known = thread_state.Leftovers()
     assert known.take() == []
     names[3] = "lazy"
     assert "sys.monitoring" in known.take()[0]

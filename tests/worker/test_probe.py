@@ -7,7 +7,7 @@ import contextlib
 import pytest
 import torch
 
-from pytest_flashinfer.judge import cards, probing
+from pytest_flashinfer.judge.performance import cards, probing
 from pytest_flashinfer.worker import probe
 from pytest_flashinfer.worker.clock import Span
 from pytest_flashinfer.worker.errors import WorkerDied

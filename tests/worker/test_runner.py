@@ -355,7 +355,7 @@ def test_outputs_are_private_copies(lab):
 
 @pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "strided"])
 def test_a_large_arena_is_compared_with_the_judges_own_inputs(lab, monkeypatch, strided):
-    monkeypatch.setattr("pytest_flashinfer.worker.pristine.IMAGE_LIMIT", 1024)
+    monkeypatch.setattr("pytest_flashinfer.worker.guarded_memory.IMAGE_LIMIT", 1024)
     x = lab.randn(80, 40).T if strided else lab.randn(40, 80)
     output = [Output("y", (40, 80), F32)]
     assert not lab.run("def run(x, y):\n    y.copy_(x)\n", {"x": x}, output).violations
@@ -377,7 +377,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_large_inputs_may_be_views(lab, monkeypatch, name):
-    monkeypatch.setattr("pytest_flashinfer.worker.pristine.IMAGE_LIMIT", 1024)
+    monkeypatch.setattr("pytest_flashinfer.worker.guarded_memory.IMAGE_LIMIT", 1024)
     x, output = VIEWS[name].to(lab.device), [Output("y", (40, 80), F32)]
     result = lab.run("def run(x, y):\n    y.copy_(x.real)\n", {"x": x}, output)
     assert not result.violations

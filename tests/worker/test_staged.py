@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.worker import runner as runners
-from pytest_flashinfer.worker.imaged import Staged
+from pytest_flashinfer.worker.host_image import Staged
 from pytest_flashinfer.worker.runner import Output
 
 Y = Output("y", (4, 8), torch.float32)

@@ -1,0 +1,1 @@
+"""The cases that a solution is called with, and their inputs."""

@@ -1,0 +1,1 @@
+"""What the constraints of a definition say of sizes and of data."""

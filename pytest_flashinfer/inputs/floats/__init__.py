@@ -1,0 +1,1 @@
+"""Contents of floating-point tensors."""

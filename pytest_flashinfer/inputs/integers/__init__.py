@@ -1,0 +1,1 @@
+"""Contents of integer tensors: ids, pointers, lengths, slots, masks."""

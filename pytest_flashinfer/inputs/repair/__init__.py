@@ -1,0 +1,1 @@
+"""Drawn integers put right where a constraint does not hold."""

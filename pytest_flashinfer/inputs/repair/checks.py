@@ -1,0 +1,75 @@
+"""What is put right in drawn inputs before constraints are checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from pytest_flashinfer.inputs.constraints import elements
+from pytest_flashinfer.inputs.constraints.arrangements import arrange
+from pytest_flashinfer.inputs.draft import env_of, fills_floats, float_of
+from pytest_flashinfer.inputs.floats.at_bounds import touch
+from pytest_flashinfer.inputs.floats.families import SPECIAL
+from pytest_flashinfer.inputs.floats.values import Source
+from pytest_flashinfer.inputs.repair import search
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.inputs.draft import Draft
+
+
+def tame(draft: Draft) -> None:
+    """Make inputs anew that constraints forbid to hold NaN or infinities; rows of -inf get a finite element first."""
+    if draft.recipe.family not in SPECIAL:
+        return
+    source = Source(draft.recipe.seed, draft.device)
+    for name in _refused(draft) if draft.recipe.family == "neginf" else ():
+        usual, x = float_of(draft, name, source, "normal"), draft.made[name]
+        if x.dim() and x.numel():
+            lines, place = x.view(-1, x.shape[-1]), draft.recipe.seed % x.shape[-1]
+            empty = (lines == -torch.inf).all(dim=1)
+            lines[empty, place] = usual.view(lines.shape)[empty, place]
+    for name in _refused(draft):
+        draft.made[name] = float_of(draft, name, source, "normal")
+
+
+def _refused(draft: Draft) -> list[str]:
+    """Return the drawn floats that some constraint which does not hold speaks of."""
+    env = env_of(draft)
+    broken = [rule for rule in draft.contract.reading.data if rule.fails(env)]
+    names = frozenset().union(*(rule.names for rule in broken)) & draft.plan.roles.keys() - draft.fixed.keys()
+    return sorted(name for name in names & draft.made.keys() if fills_floats(draft, name))
+
+
+def mend(draft: Draft) -> None:
+    """Put elements right that are beyond what constraints allow, of what was drawn."""
+    env, drawn = env_of(draft), draft.made.keys() - draft.fixed.keys()
+    for name in elements.mend(draft.contract, draft.plan, env, drawn):
+        draft.made[name].copy_(env[name])
+    for name in arrange(draft.contract, draft.plan, env, drawn, draft.recipe.seed):
+        draft.made[name].copy_(env[name])
+    touch(draft.contract, draft.plan, draft.made, drawn, draft.recipe)
+
+
+def repaired(draft: Draft) -> bool:
+    """Make integers what constraints ask for that no rule knows, if possible; say whether some have changed.
+
+    What was poisoned for other ones is made anew.
+    """
+    env, drawn = env_of(draft), draft.made.keys() - draft.fixed.keys()
+    changed = search.mend(draft.contract, draft.plan, env, drawn, draft.recipe.seed)
+    for name in changed:
+        draft.made[name].copy_(env[name])
+    source = Source(draft.recipe.seed, draft.device)
+    for name in drawn if changed else ():
+        value = draft.made[name]
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not _finite(value):
+            draft.made[name] = float_of(draft, name, source, "normal")
+    return bool(changed)
+
+
+def _finite(value: torch.Tensor) -> bool:
+    """Say whether all elements are finite, as four-bit ones always are; torch asks only some dtypes of eight bits."""
+    if value.dtype is torch.float4_e2m1fn_x2:
+        return True
+    return bool((value.float() if value.itemsize == 1 else value).isfinite().all())

@@ -1,0 +1,1 @@
+"""What each input and axis of a definition is for."""

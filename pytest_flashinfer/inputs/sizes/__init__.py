@@ -1,0 +1,1 @@
+"""Sizes of axes: solved, listed as edges, drawn, and made smaller."""

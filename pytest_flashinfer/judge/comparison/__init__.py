@@ -1,0 +1,1 @@
+"""Outputs against the truth."""

@@ -1,0 +1,260 @@
+"""How large the rounding errors of single operations are."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_flashinfer.judge.floats import moved
+from pytest_flashinfer.judge.oracle.lifted import Lifted, flatten, whole
+from pytest_flashinfer.judge.oracle.ops import Kind, magnitude
+
+if TYPE_CHECKING:
+    from pytest_flashinfer.judge.oracle.wide import Step
+
+_SHORT = 256  # terms of a sum that is not worth a look
+_LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor core cuts, and up to which it is trusted
+_THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
+_COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err, and how many products they are for
+_TINY = 1e-300
+_NEAR = 2.0**-21  # of a value: what float32 arithmetic may be off by where the result has few bits
+_MANY = 0.01  # of the values
+_STEPS, _ONE = 16, 1e-6  # decays of which a kernel adds up the exponents; how near to one the sum of a softmax is
+_SWAMPED, _SUMS = 2.0**-24, 8  # of the largest term; how many sums torch makes at the least
+_ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
+_HALF = 0.5  # the mantissa of powers of two
+_SAMPLE, _FEW, _SAME = 64, 0.25, 1e-5
+
+
+def growth(length: int, *, products: bool = False, cut: bool = False, eight: bool = False) -> float:
+    """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
+
+    Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length
+    itself. Whether terms are equal is not looked at in short sums and in sums of products; `alike` does in others.
+    `cut`: of products that a tensor core may add up. It cuts instead of rounding, once for every 8 products on some
+    cards, so that a sum of equal signs falls short by so many halves of a step, at half of its size on average.
+    `eight`: of products of 8-bit floats, see `coarse`.
+    """
+    drift = min(length, _LONGEST) / 256 if cut and length >= _LONG else 0.0
+    drift += _COARSE * min(1.0, length / _CHUNK) if eight else 0.0
+    if not products:  # torch adds up what has a hundred thousand terms in eight or sixteen sums
+        drift += max(length - _LONGEST, 0) / 4096
+    return math.sqrt(length) / 16 + min(length, _THREAD if products else _SHORT) / 64 + drift
+
+
+def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
+    """Return, for long sums, what is to be added to `growth` where the terms of one are equal or nearly so.
+
+    Where terms differ by less than the steps in which the sum can be held, all of its roundings go one way; where they
+    have few values, the roundings of each value do. The shape fits `result`.
+    """
+    found = _terms(step, args)
+    if found is None:
+        return 0.0
+    terms, axes, count = found
+    spread = terms.std(dim=axes, keepdim=True) / terms.mean(dim=axes, keepdim=True).clamp_min(_TINY)
+    share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
+    if len(axes) == 1:
+        share = torch.maximum(share, _tied(terms, axes[0]))
+    more = share * (min(count, _THREAD) / 64 + max(count - _THREAD, 0) / 256)
+    return more if more.ndim == result.ndim else more.reshape(result.shape)
+
+
+def swamped(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
+    """Return how much a sum of very many terms may lose of those that are too small for the partial sums, in its shape.
+
+    torch adds them up in eight or sixteen sums on a CPU, of which one may hold the largest term from the beginning.
+    """
+    found = _terms(step, args)
+    if found is None or found[2] <= _LONGEST:
+        return 0.0
+    terms, axes, count = found
+    lost = terms.masked_fill(terms >= _SWAMPED * terms.amax(dim=axes, keepdim=True), 0.0).sum(dim=axes, keepdim=True)
+    lost /= _SUMS * (count if step.name == "mean" else 1)
+    return lost if lost.ndim == result.ndim else lost.reshape(result.shape)
+
+
+def _terms(step: Step, args: list[Any]) -> tuple[torch.Tensor, list[int], int] | None:
+    """Return the magnitudes of what a long sum adds up, along which axes, and how many; `None` for other operations."""
+    arg, axis = args[0], args[1] if len(args) > 1 else None
+    exponents = step.name in ("_softmax", "_log_softmax", "logsumexp")
+    if not isinstance(arg, Lifted) or not (exponents or step.name in ("sum", "mean")) or axis in (None, []):
+        return None
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    count = math.prod(arg.shape[each] for each in axes)
+    if count <= _SHORT or not arg.numel():
+        return None
+    plain = arg.as_subclass(torch.Tensor)
+    terms = torch.exp(plain - plain.amax(dim=axes, keepdim=True)) if exponents else plain.abs()
+    return torch.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0), list(axes), count
+
+
+def _tied(terms: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return, along an axis that is kept, how much of a sum's roundings may go one way for terms that are equal.
+
+    That is the root of the sum over all values of their squared shares: 1 for one value, 0.9 where nine in ten terms
+    are equal, 1 over the root of their number for a few; 0 where a sample shows hardly any value twice.
+    """
+    places = torch.linspace(0, terms.shape[axis] - 1, _SAMPLE, device=terms.device).long()
+    ordered = terms.index_select(axis, places).movedim(axis, -1).sort(dim=-1).values
+    apart = ordered.diff(dim=-1) > _SAME * ordered[..., :-1].abs()  # noise keeps equal ones close
+    value = torch.nn.functional.pad(apart.cumsum(dim=-1), (1, 0))
+    shares = torch.zeros_like(ordered).scatter_add_(-1, value, torch.full_like(ordered, 1 / _SAMPLE))
+    tied = shares.square_().sum(dim=-1, keepdim=True).sqrt_().movedim(-1, axis)
+    return torch.where(tied >= _FEW, tied, 0.0)
+
+
+def top(arg: torch.Tensor, axis: Any) -> torch.Tensor:
+    """Return the largest finite magnitude along an axis, which is kept, of exponents that count beside the largest one.
+
+    Others may be as far off as a mask puts them, by -1e30 say: their exponentials are zero.
+    """
+    plain = arg.as_subclass(torch.Tensor)
+    counts = plain.isfinite() & (plain - plain.amax(dim=axis, keepdim=True) >= _ZERO)
+    return plain.abs().masked_fill_(~counts, 0.0).amax(dim=axis, keepdim=True)
+
+
+def divides_evenly(step: Step, args: list[Any], result: torch.Tensor) -> bool:
+    """Say whether an operation divides by powers of two only, or not at all.
+
+    Other quotients may come out exact, but a kernel that multiplies by a reciprocal is off by a rounding.
+    """
+    if step.name in ("div", "true_divide") and len(args) > 1:
+        return _power_of_two(args[1])
+    if step.name in ("reciprocal", "rsqrt"):
+        return _power_of_two(args[0])
+    return step.name != "mean" or _power_of_two(args[0].numel() // max(1, result.numel()))
+
+
+def raises_two(step: Step, args: list[Any]) -> bool:
+    """Say whether an operation raises powers of two to whole exponents: every kernel finds that as it is."""
+    if step.name == "exp2":
+        return whole(args[0])
+    raised = step.name == "pow" and isinstance(args[1], torch.Tensor)
+    return raised and whole(args[1]) and _power_of_two(args[0])
+
+
+def _power_of_two(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return bool((torch.frexp(value.as_subclass(torch.Tensor).double()).mantissa.abs() == _HALF).all())
+    return abs(math.frexp(value)[0]) == _HALF
+
+
+def length(step: Step, args: list[Any], result: torch.Tensor) -> int:
+    """Return how many terms one element of the result sums up."""
+    if step.name == "_log_softmax":
+        return int(result.shape[args[1]]) if result.ndim else 1
+    first = next((arg for arg in flatten(args) if isinstance(arg, Lifted)), None)
+    if first is None:
+        return 1
+    if step.kind is Kind.CONTRACT:
+        matrices = [arg for arg in args if isinstance(arg, Lifted)][-2:]
+        return matrices[0].shape[-1] if matrices[0].ndim else 1
+    return max(1, first.numel() // result.numel())
+
+
+def rounds(step: Step, place: int, arg: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Say whether any value of an argument is rounded where it is held in `dtype`; note where many are not.
+
+    The weights of 64 equal keys, say, have few enough bits, and so have exponentials of zero.
+    """
+    plain = arg.as_subclass(torch.Tensor)
+    changed = moved(plain, dtype, _NEAR)
+    exact = ~changed & (plain != 0)
+    if bool(exact.double().mean() > _MANY):
+        step.exact[place] = exact
+    return bool(changed.any())
+
+
+def held(step: Step, place: int, plain: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """Return `changed` with the values of an argument that 16 bits hold exactly as they are in `plain`."""
+    exact = step.exact.get(place)
+    return changed if exact is None or exact.shape != plain.shape else torch.where(exact, plain, changed)
+
+
+def summed_top(step: Step, place: int, plain: torch.Tensor) -> torch.Tensor:
+    """Return the largest magnitudes along the axis that a product sums, or of all where that is not known.
+
+    Exponentials that are not yet divided by their sum have 1 for the largest.
+    """
+    if not plain.numel():
+        return plain.new_ones(())
+    axis = {0: -1, 1: -2}.get(place) if step.name in ("mm", "bmm") else None
+    top = plain.abs().amax() if axis is None else plain.abs().amax(dim=axis, keepdim=True)
+    return torch.where((top > 0) & top.isfinite(), top, 1.0)
+
+
+def decay(arg: Lifted) -> float:
+    """Return how large sums of the exponents of decays get, 0 for exponents of another kind.
+
+    Kernels that work in chunks add up the exponents of all steps and take differences of these sums, as far off as the
+    sums are large. Decays have finite exponents up to 0. So have the terms of a softmax, but these are differences or
+    add up to 1.
+    """
+    plain = arg.as_subclass(torch.Tensor)
+    if arg.terms or arg.difference or not plain.numel() or not bool((plain.isfinite() & (plain <= 0)).all()):
+        return 0.0
+    shares = any(bool(((plain.exp().sum(dim=axis) - 1).abs() < _ONE).all()) for axis in range(plain.ndim))
+    return 0.0 if shares else _STEPS * float(plain.abs().mean())
+
+
+def exponentials(step: Step, args: list[Any]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return what a sum, or a logsumexp, adds up, and what the latter's exponents are less by."""
+    arg = args[0].as_subclass(torch.Tensor)
+    if step.name == "sum" or not arg.numel():
+        return arg, None
+    top = torch.nan_to_num(arg.amax(dim=args[1], keepdim=True), nan=0.0, posinf=0.0, neginf=0.0)
+    return (arg - top).exp(), top
+
+
+def held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
+    """Return the rms error of a product whose operands in `step.low` are held in 16 bits."""
+    squares = [arg.as_subclass(torch.Tensor).square() if isinstance(arg, Lifted) else arg for arg in args]
+    if step.name.startswith(("add", "badd")):
+        squares[0] = torch.zeros_like(squares[0])
+    error: Any = 0.0
+    for place, dtype in step.low:
+        own = held(step, place, torch.zeros_like(squares[place]), squares[place])
+        error = error + func(*squares[:place], own, *squares[place + 1 :]) * (torch.finfo(dtype).eps / 4) ** 2
+    found: torch.Tensor = error.sqrt_()
+    return found
+
+
+def uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
+    """Return the size of the error, in units of one rounding, of a sum or a sum of products.
+
+    The sum of the magnitudes covers most orders of float32 additions. Tensor cores cut instead of rounding, once for
+    every 8 or 16 products, which adds up over long sums: for those of mixed signs a term grows with the length, for
+    those of equal signs see `growth`. A running sum may be found from its other end, as the whole less the rest, and
+    one that leaves out its last term as one that has it, less that term: what counts is the whole.
+    """
+    if step.name == "cumsum":
+        terms = torch.nan_to_num(args[0].as_subclass(torch.Tensor).abs(), nan=0.0, posinf=0.0)
+        return terms.sum(dim=args[1], keepdim=True).expand(terms.shape)
+    sums = magnitude(func, args)
+    if step.kind is Kind.CONTRACT and step.name in ("mm", "bmm", "addmm", "baddbmm"):
+        left, right = (arg.as_subclass(torch.Tensor) for arg in args[-2:])
+        length = left.shape[-1]
+        if length and step.eight:
+            sums = sums + partial(left, right) * coarse(length)
+        elif length >= _LONG and all(arg.declared in (torch.float16, torch.bfloat16) for arg in args[-2:]):
+            sums = sums + partial(left, right) * (length / 128)
+    return sums
+
+
+def coarse(length: int) -> float:
+    """Return by how many roundings of float32 sums of products of 8-bit floats err, beside `partial`.
+
+    Tensor cores of some cards add them up in 14 bits, which careful kernels carry over to float32 after every 128.
+    On an H200, with standard normal operands of 128 to 7168 elements, cuBLAS without `use_fast_accum` was off by up to
+    1.5e-3 of that, and sums of one sign by up to 1.6e-3 of themselves: six times what is returned here.
+    """
+    return _COARSE * min(1.0, math.sqrt(length / _CHUNK))
+
+
+def partial(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return about how large sums of products are on the way, where their signs are mixed."""
+    norms: torch.Tensor = left.norm(dim=-1, keepdim=True) * right.norm(dim=-2, keepdim=True)
+    return norms / math.sqrt(left.shape[-1])

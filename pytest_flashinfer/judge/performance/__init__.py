@@ -1,0 +1,1 @@
+"""What a card can do at most, and how much work a case is."""

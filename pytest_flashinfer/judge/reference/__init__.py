@@ -1,0 +1,1 @@
+"""Running what a definition brings along: its reference, and other code of its own."""

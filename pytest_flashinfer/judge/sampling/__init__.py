@@ -1,0 +1,1 @@
+"""The judge of sampled ids: support and distribution."""

@@ -1,0 +1,1 @@
+"""What a conftest.py beside a definition overrides."""

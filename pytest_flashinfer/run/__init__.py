@@ -1,0 +1,1 @@
+"""One run: its session, processes, cards, and how it is spread and ended."""

@@ -1,0 +1,1 @@
+"""`test_speed`: measurements, and what becomes of them."""
