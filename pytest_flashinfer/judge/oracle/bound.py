@@ -41,13 +41,15 @@ def smooth(squares: torch.Tensor, runs: int, weight: torch.Tensor) -> torch.Tens
     return (squares * own).addcmul_(pooled * (1 - own), column)
 
 
-def least(squares: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+def least(squares: torch.Tensor, sizes: torch.Tensor, coarse: torch.Tensor) -> torch.Tensor:
     """Return the variance [rows, columns] that float32 arithmetic has at the least, `sizes` being the squared values.
 
     Few runs find, for one element in a thousand, no error at all by chance; its neighbours know better: their usual
-    relative error is meant to be its own. What no run changes is exact.
+    relative error is meant to be its own. What no run changes is exact. In `coarse` rows [rows, 1] the usual error may
+    be that of 16 bits, which large elements need not have: there it counts only as far as float32 may explain it.
     """
     usual = (squares / sizes.clamp_min(_TINY)).median(dim=1, keepdim=True).values
+    usual = torch.where(coarse, usual.clamp(max=_COARSE**2), usual)
     return torch.where(squares > 0, sizes * usual.clamp(FLOAT32_UNIT**2, _HOPELESS), 0.0)
 
 
@@ -60,7 +62,7 @@ def allowance(wide: torch.Tensor, squares: torch.Tensor, runs: int, dtype: str) 
     noise, sizes = rows(squares), rows(size.square())
     coarse = noise.mean(dim=1, keepdim=True) > _COARSE**2 * sizes.mean(dim=1, keepdim=True)
     found = smooth(noise, runs, torch.where(coarse, 8.0, max(0.5, _ENOUGH - runs)))
-    floor = noise if canonical(dtype) == "float64" else torch.where(coarse, noise, least(noise, sizes))
+    floor = noise if canonical(dtype) == "float64" else torch.maximum(noise * coarse, least(noise, sizes, coarse))
     return limit.add_(torch.maximum(found, floor, out=found).sqrt_().reshape(size.shape), alpha=SIGMAS)
 
 
