@@ -50,7 +50,7 @@ def popen(*arguments, **options):
     raise OSError("seen")
 class Subprocess:
     DEVNULL, Popen = subprocess.DEVNULL, staticmethod(popen)
-nursery.subprocess = Subprocess
+forkserver_client.subprocess = Subprocess
 """
 
 
