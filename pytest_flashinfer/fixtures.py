@@ -1,4 +1,4 @@
-"""The fixtures of `checks.py`; `inputs`, `tolerance` and `compare` are the ones to override beside a definition."""
+"""The fixtures of `checks.py`; those to override beside a definition are `inputs`, `tolerance`, `compare`, `flops`."""
 
 from __future__ import annotations
 

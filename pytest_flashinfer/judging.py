@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_flashinfer.cases.proof import SMALL, Proof
-from pytest_flashinfer.judge.comparison.compare import admit, compare
+from pytest_flashinfer.judge.comparison.compare import compare, refuse_unfair
 from pytest_flashinfer.judge.comparison.record import Comparison
 from pytest_flashinfer.judge.comparison.topk import is_ranked
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
@@ -34,12 +34,12 @@ MEASURED = ("max_abs", "max_rel", "bound_share")  # what is recorded of the call
 
 
 class Judge(Protocol):
-    """Decides about calls; `admit` about a truth."""
+    """Decides about calls; `check_reference` about a truth."""
 
     def __call__(self, call: Call, truth: Truth) -> None:
         """Raise Failed where the call is wrong."""
 
-    def admit(self, case: Case, truth: Truth) -> None:
+    def check_reference(self, case: Case, truth: Truth) -> None:
         """Raise ReferenceFailed where no call could be right, or hardly any wrong for all that anybody tolerates."""
 
     def finish(self) -> None:
@@ -145,9 +145,9 @@ class Compare:
         if lacking:
             raise Failed(Verdict("INVALID_REFERENCE", lacking), call.case)
 
-    def admit(self, case: Case, truth: Truth) -> None:
+    def check_reference(self, case: Case, truth: Truth) -> None:
         """Raise ReferenceFailed where no call could be right, or hardly any wrong for all that anybody tolerates."""
-        admit(truth, self.tolerance)
+        refuse_unfair(truth, self.tolerance)
         self.proof.lacking(case, truth, lambda: _given(truth))  # a tolerance that proves nothing is not its fault
 
     def finish(self) -> None:
@@ -184,7 +184,7 @@ class Compare:
     def _blamed(self, verdict: Verdict, call: Call, truth: Truth) -> Verdict:
         """Return a verdict. Raises Unfair where values are wrong, and the reference's own would be."""
         if not call.violations and verdict.status in ("INCORRECT_NUMERICAL", "INVALID_REFERENCE"):
-            admit(truth, self.tolerance)
+            refuse_unfair(truth, self.tolerance)
         return verdict
 
     def _decided(self, call: Call, result: RunResult, truth: Truth) -> Verdict:

@@ -118,7 +118,7 @@ class OverriddenCompare:
             return self._invalid(error)
         return None if found is None else self._returned(found)
 
-    def admit(self, case: Case, truth: Truth) -> None:
+    def check_reference(self, case: Case, truth: Truth) -> None:
         """Raise Failed where the override lets zeros pass; all else about a truth is left to it."""
         verdict = self._lacking(case, truth)
         if verdict is not None:

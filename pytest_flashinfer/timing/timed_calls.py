@@ -77,7 +77,7 @@ class Timing:
             self._outcome = self._judged(cases, workload)
         return calls
 
-    def settle(self, solution: UnderTest, cases: Cases, workload: Workload) -> list[Call]:
+    def remeasure(self, solution: UnderTest, cases: Cases, workload: Workload) -> list[Call]:
         """On a card, measure again what looks a little faster or slower than the reference and may be as fast.
 
         All rounds count together: ten are enough to tell twice as fast, but not one percent. The last measurements are

@@ -165,11 +165,11 @@ def test_a_borrower_has_a_truth_of_its_own_before_anybody_is_blamed(answers):
 
 def test_a_borrowers_own_truth_has_to_be_a_fair_test_as_well(answers, monkeypatch):
     fair, unfair = (replace(case(variant=f"timed {n}"), lender=case(fill=0.5)) for n in (0, 1))
-    found = answers.admitted(fair)
+    found = answers.answer_if_fair(fair)
     assert answers.answer(replace(fair, lender=None)) is found.in_full()
     why = {False: None, True: "cancellation"}
     monkeypatch.setattr(module, "inadmissible", lambda truth: why[truth.outputs["y"].wide is not None])
-    found = answers.admitted(unfair)
+    found = answers.answer_if_fair(unfair)
     with pytest.raises(ReferenceFailed, match="cancellation"):
         found.in_full()
 
@@ -190,7 +190,7 @@ def test_a_closer_look_is_taken_once_where_there_are_integers(answers, monkeypat
 
 def test_much_that_a_closer_look_leaves_open_does_not_make_the_rest_an_unfair_test(answers, monkeypatch):
     monkeypatch.setattr(answers, "definition", replace(DEFINITION, outputs={"y": TensorSpec(("n",), "int32")}))
-    found = answers.admitted(case())
+    found = answers.answer_if_fair(case())
     monkeypatch.setattr(module, "inadmissible", lambda truth: "a matter of rounding")
     assert found.closer().outputs.keys() == {"y"}
 
@@ -198,10 +198,10 @@ def test_much_that_a_closer_look_leaves_open_does_not_make_the_rest_an_unfair_te
 def test_whether_a_drawn_case_is_a_fair_test_is_found_out_once(answers, monkeypatch):
     monkeypatch.setattr(module, "inadmissible", lambda truth: "cancellation")
     with pytest.raises(ReferenceFailed, match="cancellation"):
-        answers.admitted(case())
+        answers.answer_if_fair(case())
     monkeypatch.setattr(module, "inadmissible", None)
     with pytest.raises(ReferenceFailed, match="cancellation"):
-        answers.admitted(case().elsewhere())
+        answers.answer_if_fair(case().elsewhere())
 
 
 @pytest.mark.parametrize("listed", [None, Workload("w", {"n": 4}, {})])
@@ -398,8 +398,8 @@ def test_a_case_that_the_reference_does_badly_on_the_host_is_the_cards(on_a_card
         return replace(found, outputs=outputs)
 
     monkeypatch.setattr(FakeOracle, "ask", on_the_host_badly)
-    assert on_a_card.admitted(case()).in_full is None
-    assert on_a_card.admitted(case().elsewhere()).outputs["y"].widened == 1.0
+    assert on_a_card.answer_if_fair(case()).in_full is None
+    assert on_a_card.answer_if_fair(case().elsewhere()).outputs["y"].widened == 1.0
     assert FakeOracle.hosts == [True, False]
     on_a_card.answer(case(5))
     assert FakeOracle.hosts == [True, False, True, False], "another case may do well"
@@ -411,24 +411,24 @@ def test_a_truth_that_the_host_finds_is_begun_while_calls_go_on(on_a_card):
     listed = Workload("0" * 32, {"n": 4}, {})
     nothing = (case(), case(1 << 16), case(workload=listed), replace(case(variant="0 fresh"), lender=case()))
     for each in (other, *nothing):
-        on_a_card.begin(each)
+        on_a_card.prefetch(each)
     assert [id(values) for values in FakeOracle.begun] == [id(other.values)]
     on_a_card.portable = False
-    on_a_card.begin(case(6))
+    on_a_card.prefetch(case(6))
     assert len(FakeOracle.begun) == 1
 
 
 def test_nothing_is_begun_on_the_cpu_or_before_the_reference_is_there(answers):
     answers.answer(case())
-    answers.begin(case(5))
+    answers.prefetch(case(5))
     answers.close()
     answers.pool.device = "cuda:0"
-    answers.begin(case(5))
+    answers.prefetch(case(5))
     assert not FakeOracle.begun
 
 
 def test_what_cannot_be_begun_is_asked_for_as_ever(on_a_card):
     on_a_card.answer(case())
     FakeOracle.script = [WorkerDied("killed")]
-    on_a_card.begin(case(5))
+    on_a_card.prefetch(case(5))
     assert on_a_card.answer(case(5)).outputs

@@ -291,13 +291,13 @@ def test_a_solution_stands_still_while_its_reference_is_timed(session, cases, mo
     assert not kernel.standing
 
 
-def settled(session, cases, kernel, reference):
+def remeasured(session, cases, kernel, reference):
     """Time a kernel and its reference as test_speed does; return the timing and how often the reference was."""
     session.reference_times = partial(FibSession.reference_times, SimpleNamespace(_references={}))
     item = SimpleNamespace(user_properties=[], path="a.json", nodeid="a.json::test_speed[x]", config=None)
     found = Timing(item, session, reference)
     judged = found.run(kernel, cases, WORKLOAD)
-    judged += found.settle(kernel, cases, WORKLOAD)
+    judged += found.remeasure(kernel, cases, WORKLOAD)
     assert {id(each) for each in found._measured.calls} == {id(each) for each in judged}
     return found, sum(cache is not None for _, cache in reference.asked)
 
@@ -308,7 +308,7 @@ LITTLE_LESS = [9.7, 10.3] * 25
 
 def test_what_cannot_be_told_from_the_reference_is_measured_again(session, cases):
     kernel, reference = Kernel(*UNSURE), Kernel(*LITTLE_LESS)
-    found, times = settled(session, cases, kernel, reference)
+    found, times = remeasured(session, cases, kernel, reference)
     assert len(found._measured.durations) == 50
     assert times == 5
     assert kernel.ended == reference.ended == [3, 4], "where a process has its memory makes it faster or slower"
@@ -322,13 +322,13 @@ def test_what_cannot_be_told_from_the_reference_is_measured_again(session, cases
     ids=["surely alike", "alike as far as is known", "far apart", "surely apart"],
 )
 def test_what_can_be_told_is_measured_once(session, cases, durations, reference):
-    found, times = settled(session, cases, Kernel(*durations), Kernel(*reference))
+    found, times = remeasured(session, cases, Kernel(*durations), Kernel(*reference))
     assert len(found._measured.durations) == 10
     assert times == 1
 
 
 def test_a_little_difference_of_two_processes_is_measured_in_others(session, cases):
-    found, times = settled(session, cases, Kernel(*[10] * 50), Kernel(*[10.3] * 50))
+    found, times = remeasured(session, cases, Kernel(*[10] * 50), Kernel(*[10.3] * 50))
     assert len(found._measured.durations) == 50
     assert times == 5
 
@@ -336,20 +336,20 @@ def test_a_little_difference_of_two_processes_is_measured_in_others(session, cas
 def test_a_few_long_rounds_are_not_made_more(session, cases):
     kernel = Kernel(*UNSURE)
     kernel.took["w"] = 8e-3
-    found, times = settled(session, cases, kernel, Kernel(*LITTLE_LESS))
+    found, times = remeasured(session, cases, kernel, Kernel(*LITTLE_LESS))
     assert len(found._measured.durations) == 4
     assert times == 0
 
 
 def test_a_reference_that_cannot_be_timed_settles_nothing(session, cases):
-    found, _ = settled(session, cases, Kernel(*UNSURE), Kernel(*LITTLE_LESS, fails_at=1))
+    found, _ = remeasured(session, cases, Kernel(*UNSURE), Kernel(*LITTLE_LESS, fails_at=1))
     assert len(found._measured.durations) == 10
     assert "speedup" not in found._facts(cases, WORKLOAD)
 
 
 def test_a_call_that_fails_meanwhile_is_judged_like_any_other(session, cases):
     reference, kernel = Kernel(*LITTLE_LESS), Kernel(*UNSURE, fails_at=3)
-    found, _ = settled(session, cases, kernel, reference)
+    found, _ = remeasured(session, cases, kernel, reference)
     assert not found._measured.complete
     assert sum(call.error is not None for call in found._measured.calls) == 1
 
@@ -357,7 +357,7 @@ def test_a_call_that_fails_meanwhile_is_judged_like_any_other(session, cases):
 def test_gates_decide_by_all_rounds(session, cases):
     seen = []
     session.gates.judge = lambda _item, _definition, durations, _reference: seen.append(len(durations)) or Outcome()
-    settled(session, cases, Kernel(*UNSURE), Kernel(*LITTLE_LESS))
+    remeasured(session, cases, Kernel(*UNSURE), Kernel(*LITTLE_LESS))
     assert seen[-1] == 50
 
 

@@ -334,7 +334,7 @@ def test_an_override_of_compare_that_returns_something_decides_nothing(given):
     assert facts == {"status": "INVALID_REFERENCE"}
     listed = SimpleNamespace(**vars(Call.case) | {"workload": workload(2)})
     with pytest.raises(Failed) as raised:
-        OverriddenCompare(compare, facts, HERE).admit(listed, ONES)
+        OverriddenCompare(compare, facts, HERE).check_reference(listed, ONES)
     assert raised.value.verdict == Verdict("INVALID_REFERENCE", said)
 
 
@@ -364,8 +364,9 @@ def test_an_override_that_lets_zeros_pass_is_refused(compare, truth, refused, li
     case = SimpleNamespace(**vars(Call.case) | {"workload": workload(2) if listed else None})
     call, facts, probed = SimpleNamespace(case=case, outputs={"y": torch.ones(4)}, result=None), Facts(max_abs=1.0), {}
     judge, again = (OverriddenCompare(compare, facts, HERE, compare, probed) for _ in range(2))
-    acts = {"call": lambda: judge(call, truth), "admit": lambda: again.admit(case, truth), "finish": judge.finish}
-    fail = (("call", "admit") if listed else ("finish",)) if refused else ()
+    checks = lambda: again.check_reference(case, truth)  # noqa: E731
+    acts = {"call": lambda: judge(call, truth), "reference": checks, "finish": judge.finish}
+    fail = (("call", "reference") if listed else ("finish",)) if refused else ()
     for name, act in acts.items():
         if name not in fail:
             act()

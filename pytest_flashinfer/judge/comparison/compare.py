@@ -74,7 +74,7 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     return found
 
 
-def admit(truth: Truth, tolerance: Tolerance) -> None:
+def refuse_unfair(truth: Truth, tolerance: Tolerance) -> None:
     """Raise Unfair where the reference has NaN, or an infinity that is not tolerated: no kernel could be right there.
 
     Of a truth that is found in parts the first one is looked at.

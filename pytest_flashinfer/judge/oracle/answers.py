@@ -106,7 +106,7 @@ class Answers:
         # This is made anew for each answer, since it has the inputs: with a truth that is kept they would be kept.
         return replace(found, in_full=lambda: self.in_full(case))
 
-    def begin(self, case: Case) -> None:
+    def prefetch(self, case: Case) -> None:
         """Begin to find the truth about a case that has been answered, where the host does, beside further calls."""
         on_the_host = self.portable and on_host(case, self.pool.device)
         oracle, key = self._process.running, (case.key, self.operands, True, False)
@@ -126,7 +126,7 @@ class Answers:
             return found
         return replace(found, closer=lambda: _raised(self._found(case, host=False, closely=True)))
 
-    def admitted(self, case: Case) -> Truth:
+    def answer_if_fair(self, case: Case) -> Truth:
         """Return the truth about a generated case. Raises ReferenceFailed where it would be no fair test as well."""
         return _fair(self.answer(case))
 
