@@ -25,7 +25,7 @@ from pytest_flashinfer import collect, fixtures, judging  # noqa: F401
 from pytest_flashinfer.cases import making  # noqa: F401
 from pytest_flashinfer.run import session  # noqa: F401
 from pytest_flashinfer.search import minimal_case, size_search  # noqa: F401
-from pytest_flashinfer.timing import timed_calls
+from pytest_flashinfer.timing import timed_calls  # noqa: F401
 from pytest_flashinfer.worker import kernel, pool  # noqa: F401
 from pytest_flashinfer.worker.forkserver_client import Nursery
 
@@ -70,7 +70,7 @@ class ByFolder:
 @pytest.fixture(scope="package", autouse=True)
 def failures_by_folder():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timed_calls, "hypothesis", SimpleNamespace(settings=SimpleNamespace(default=ByFolder())))
+        patch.setattr(size_search, "hypothesis", SimpleNamespace(settings=SimpleNamespace(default=ByFolder())))
         yield
 
 
