@@ -83,7 +83,7 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
     from pytest_flashinfer.outputs import summary
     from pytest_flashinfer.outputs.run_files import Records
     from pytest_flashinfer.run import termination
-    from pytest_flashinfer.run.distribution import Distribution
+    from pytest_flashinfer.run.distribution import Distribution, is_worker
     from pytest_flashinfer.run.session import FibSession
     from pytest_flashinfer.selection.unused_options import Idle
     from pytest_flashinfer.timing.benchmarking import Benchmarks
@@ -97,7 +97,7 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
     config.pluginmanager.register(idle, "flashinfer-idle")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
-    alone = not hasattr(config, "workerinput")  # on the CPU others read the wall clock while this process would compile
+    alone = not is_worker(config)  # on the CPU others read the wall clock while this process would compile
     if settings.build_jobs > 1 and session.runs_items and (alone or session.card.cuda):
         from pytest_flashinfer.run.build_ahead import BuildAhead
 
@@ -184,13 +184,14 @@ class FlashInferPlugin:
         Nobody should think that it ran, least of all who reads an exit code only. Raises pytest.UsageError.
         """
         from pytest_flashinfer.outputs import run_warnings
+        from pytest_flashinfer.run.distribution import is_first_worker
         from pytest_flashinfer.selection import omissions
 
         if self._selected is None:
             return  # pytest ends the run for its arguments, and says why
         catalogue = self.session.catalogue
         omissions.refuse(session.config, catalogue)
-        if getattr(session.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
+        if is_first_worker(session.config):
             try:
                 some = self._selected or session.testsfailed > 0
                 found = omissions.of_run(session, catalogue, self._failing, selected=some)

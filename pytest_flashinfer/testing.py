@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pytest_flashinfer.data.model import Solution
-    from pytest_flashinfer.report.progress import Progress
+    from pytest_flashinfer.run.progress import Progress
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.kernel import Kernel
     from pytest_flashinfer.worker.outcome import Compilation

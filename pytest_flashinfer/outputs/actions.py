@@ -16,6 +16,7 @@ from pytest_flashinfer.outputs.paths import from_here
 from pytest_flashinfer.outputs.run_warnings import RunWarning
 from pytest_flashinfer.report import github, markdown
 from pytest_flashinfer.report.results import Broken
+from pytest_flashinfer.run.distribution import is_worker
 from pytest_flashinfer.settings.options import REPLAY
 from pytest_flashinfer.sources import PROPERTY
 
@@ -138,7 +139,7 @@ def _append(results: list[Result], more: list[str], broken: list[Broken]) -> str
 def wanted(config: pytest.Config) -> bool:
     """Say whether this process is one whose log or summary GitHub shows."""
     told = os.environ.get("GITHUB_ACTIONS") == "true" or bool(os.environ.get("GITHUB_STEP_SUMMARY"))
-    return told and not hasattr(config, "workerinput")
+    return told and not is_worker(config)
 
 
 def _failures(reporter: pytest.TerminalReporter) -> Iterator[github.Failure]:

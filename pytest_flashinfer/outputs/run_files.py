@@ -10,6 +10,7 @@ import pytest
 from pytest_flashinfer.data.model import Environment
 from pytest_flashinfer.outputs.outcomes import EARLIER
 from pytest_flashinfer.outputs.paths import from_here
+from pytest_flashinfer.run.distribution import is_worker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ class Records:
 
     def _demand_a_place(self) -> None:
         """See before the run that its results can be written where they are to go, and that nothing is lost there."""
-        if self._target is None or hasattr(self.session.config, "workerinput"):
+        if self._target is None or is_worker(self.session.config):
             return
         from pytest_flashinfer.report.benchmark import is_results
         from pytest_flashinfer.report.place import obstacle
@@ -49,7 +50,7 @@ class Records:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remove the results of an earlier run: were this one killed, they would be taken for its own."""
         target = self._target
-        if target is None or hasattr(session.config, "workerinput"):
+        if target is None or is_worker(session.config):
             return
         with contextlib.suppress(OSError):  # whatever is wrong with the place is said when it is written to
             if target.is_file():
@@ -134,7 +135,7 @@ class Records:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the benchmark results; also of a run cut short."""
         target = self._target
-        if target is None or hasattr(session.config, "workerinput"):
+        if target is None or is_worker(session.config):
             return
         from pytest_flashinfer.report import benchmark
 

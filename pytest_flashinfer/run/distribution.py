@@ -15,7 +15,29 @@ if TYPE_CHECKING:
 
 _ITEM: Final = re.compile(r"^(?P<file>.+\.json)::(?P<check>\w+)(\[(?P<solution>[^-\]]*))?")
 _OF_A_SOLUTION: Final = frozenset({"test_correct", "test_sizes", "test_huge", "test_speed"})
+SEED: Final = "fib_seed"  # these three are what workers are told
+TURN: Final = "fib_turn"
 ONLY: Final = "fib_benchmark_only"
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this is a process of pytest-xdist that runs items for another one, which has all results."""
+    return hasattr(config, "workerinput")
+
+
+def is_first_worker(config: pytest.Config) -> bool:
+    """Whether this process is to say what each that collects could say: the first worker, or the only process."""
+    return told(config, "workerid") in (None, "gw0")
+
+
+def told(config: pytest.Config, name: str) -> Any:
+    """Return what the process that distributes told this worker by that name; `None` where it did not, or is none."""
+    return getattr(config, "workerinput", {}).get(name)
+
+
+def distributes(config: pytest.Config) -> bool:
+    """Whether this process has workers run items."""
+    return getattr(config.option, "dist", "no") != "no" and not is_worker(config)
 
 
 def lists_only(config: pytest.Config) -> bool:
@@ -26,13 +48,12 @@ def lists_only(config: pytest.Config) -> bool:
 
 def runs_items(config: pytest.Config) -> bool:
     """Whether this process runs items itself, rather than to list them or to have others run them."""
-    controls_others = getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput")
-    return not (lists_only(config) or controls_others)
+    return not (lists_only(config) or distributes(config))
 
 
 def turn_of(config: pytest.Config) -> int:
     """Return which card among the visible ones this process takes: one process a card while there are cards enough."""
-    given = getattr(config, "workerinput", {}).get("fib_turn")
+    given = told(config, TURN)
     if given is not None:
         return int(given)
     number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
@@ -41,7 +62,7 @@ def turn_of(config: pytest.Config) -> int:
 
 def sharers(config: pytest.Config, cards: int) -> int:
     """Return how many processes of this run share a card, this one among them."""
-    processes = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    processes = int(told(config, "workercount") or 1)
     return -(-processes // max(cards, 1))
 
 
@@ -69,7 +90,7 @@ class Distribution:
         """Give a process the seed that the header shows, and the first card that no living process has."""
         turn = next(number for number in range(len(self._turns) + 1) if number not in self._turns.values())
         self._turns[node.gateway.id] = turn
-        node.workerinput |= {"fib_seed": self.session.options.seed, "fib_turn": turn, ONLY: self._only}
+        node.workerinput |= {SEED: self.session.options.seed, TURN: turn, ONLY: self._only}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -100,9 +121,9 @@ class Distribution:
 
 def take_over_only(config: pytest.Config) -> bool:
     """Return whether only timings are to run under pytest-xdist, where pytest-benchmark refuses to be asked that."""
-    option, told = config.option, getattr(config, "workerinput", {}).get(ONLY)  # its options are read once more there
-    distributed = told is not None or getattr(option, "dist", "no") != "no"
-    if not distributed or not (told or getattr(option, "benchmark_only", False)):
+    option, only = config.option, told(config, ONLY)  # its options are read once more there
+    distributed = only is not None or getattr(option, "dist", "no") != "no"
+    if not distributed or not (only or getattr(option, "benchmark_only", False)):
         return False
     option.benchmark_only = option.benchmark_skip = False
     return True

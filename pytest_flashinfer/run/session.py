@@ -13,8 +13,8 @@ from pytest_flashinfer.cases.mutated_inputs import Scribbling
 from pytest_flashinfer.data.calling import module_source
 from pytest_flashinfer.outputs.outcomes import Outcomes
 from pytest_flashinfer.outputs.paths import from_here
-from pytest_flashinfer.report.progress import Progress
 from pytest_flashinfer.run import distribution
+from pytest_flashinfer.run.progress import Progress
 from pytest_flashinfer.run.stash import SESSION
 from pytest_flashinfer.selection.catalogue import Catalogue
 from pytest_flashinfer.selection.scope import CHOSEN
@@ -170,7 +170,7 @@ class FibSession:
 
         versions = ", ".join(f"{name} {self.versions[name]}" for name in ("torch", "triton"))
         card = self.device.name + (f", driver {self.device.driver}" if self.device.driver else "")
-        if self.device.count > 1 and getattr(self.config.option, "dist", "no") != "no":
+        if self.device.count > 1 and distribution.distributes(self.config):
             card += f", {self.device.count} of them visible, one for each process"
         searched = f", --fib-seconds={self.options.seconds:g}" if self.options.seconds != SECONDS else ""
         lines = [

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.report.numbers import count
+from pytest_flashinfer.run.distribution import is_worker
 from pytest_flashinfer.settings.options import workloads_beside
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def refuse(config: pytest.Config, catalogue: Catalogue) -> None:
 
     So for failures that are to be saved where there is no place for any. In the process that the run's exit code is of.
     """
-    if hasattr(config, "workerinput"):
+    if is_worker(config):
         return
     options = catalogue.options
     homes = map(catalogue.workload_file, catalogue.dataset.definition_files())

@@ -10,6 +10,7 @@ import pytest
 from pytest_flashinfer.data.nearest import nearest
 from pytest_flashinfer.outputs import run_warnings
 from pytest_flashinfer.run.activation import from_line
+from pytest_flashinfer.run.distribution import is_first_worker, is_worker
 from pytest_flashinfer.settings.declarations import DECLARATIONS
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Idle:
         Lines of an ini file are meant for more than one run; but of a name within them that nothing here has nobody
         can say what it means. Raises pytest.UsageError with `-W error`.
         """
-        if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
+        if not is_first_worker(session.config):
             return
         for text in (*self._without_baseline(), *self._unmatched()):
             if not self._warn(text):
@@ -73,7 +74,7 @@ class Idle:
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Warn of gates that judged nothing, before pytest shows its warnings."""
-        if hasattr(session.config, "workerinput") or self.session.lists_only:
+        if is_worker(session.config) or self.session.lists_only:
             return
         refused = [text for text in self._without_timings(exitstatus) if not self._warn(text)]
         self._refused = [self.session.lose(text) for text in refused]

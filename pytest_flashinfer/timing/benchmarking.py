@@ -16,7 +16,7 @@ from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.sniff import TIMINGS, kind_of
 from pytest_flashinfer.report.baseline import MACHINE
 from pytest_flashinfer.report.place import obstacle
-from pytest_flashinfer.run.distribution import group_of
+from pytest_flashinfer.run.distribution import group_of, is_worker
 from pytest_flashinfer.timing import stopwatch
 
 if TYPE_CHECKING:
@@ -32,18 +32,14 @@ _PROPERTY: Final = "fib_benchmark"
 
 def keep(item: pytest.Item, benchmark: BenchmarkFixture, durations: Sequence[float]) -> None:
     """Give one item's durations, in seconds, to pytest-benchmark."""
-    if _distributed(item.config):
+    if is_worker(item.config):
         benchmark.disabled = True  # also in older versions, where every process would write a file of its own
-    if _distributed(item.config) and not _switched_off(item.config):
+    if is_worker(item.config) and not _switched_off(item.config):
         row = {name: getattr(benchmark, name) for name in ("name", "fullname", "group", "param", "extra_info")}
         params = {name: value if isinstance(value, str) else repr(value) for name, value in benchmark.params.items()}
         item.user_properties.append((_PROPERTY, {**row, "params": params, "data": list(durations)}))
     untyped: Any = benchmark
     untyped.pedantic(stopwatch.play(durations), setup=stopwatch.reset, rounds=len(durations), iterations=1)
-
-
-def _distributed(config: pytest.Config) -> bool:
-    return hasattr(config, "workerinput")
 
 
 def _switched_off(config: pytest.Config) -> bool:
@@ -62,7 +58,7 @@ class Benchmarks:
         if self._absent:
             session.config.addinivalue_line("markers", "benchmark: settings of pytest-benchmark, which is switched off")
         target = getattr(session.config.option, "benchmark_json", None)
-        if isinstance(target, Path) and not (session.lists_only or _distributed(session.config)):
+        if isinstance(target, Path) and not (session.lists_only or is_worker(session.config)):
             options = session.options
             # Older versions of pytest-benchmark open the file themselves, at once.
             _demand_a_place(target, (*options.definitions, *options.solutions, *options.workloads))
@@ -80,7 +76,7 @@ class Benchmarks:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the timing off a report that came from another process, so that nobody else shows it."""
         rows: list[Any] = [value for name, value in report.user_properties if name == _PROPERTY]
-        if not rows or _distributed(self.session.config):
+        if not rows or is_worker(self.session.config):
             return
         report.user_properties = [pair for pair in report.user_properties if pair[0] != _PROPERTY]
         self._rows[str(rows[-1]["fullname"])] = rows[-1]

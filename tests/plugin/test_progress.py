@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_flashinfer.report.progress import ERASE, RESTORE, SAVE, Progress
+from pytest_flashinfer.run.progress import ERASE, RESTORE, SAVE, Progress
 
 from .repository import GOOD, QUICK
 

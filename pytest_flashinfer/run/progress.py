@@ -7,6 +7,8 @@ import time
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from pytest_flashinfer.run.distribution import is_worker
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -50,7 +52,7 @@ class Progress:
     def _reporter(self) -> Any:
         """Return pytest's reporter where it writes to a terminal that understands cursor movements, else `None`."""
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None or hasattr(self.config, "workerinput") or os.environ.get("TERM", "dumb") == "dumb":
+        if reporter is None or is_worker(self.config) or os.environ.get("TERM", "dumb") == "dumb":
             return None
         return reporter if reporter.isatty and reporter.verbosity >= 0 else None
 
