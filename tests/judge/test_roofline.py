@@ -168,6 +168,105 @@ def test_only_what_cannot_be_left_unread_is_certain(changes, unread):
     assert work_of(changed(case, **changes)).traffic.certain == (0 if unread == "all" else 2 * 4 * 128)
 
 
+AXES = {name: Axis("const", size) for name, size in {"T": 16, "H": 2, "S": 16, "K": 4, "V": 8, "R": 2}.items()}
+REFERENCE = "def run(*inputs):\n    return softmax(inputs)\n"
+
+
+def floor_of(op_type, inputs, output=("T", "H", "V"), reference=REFERENCE, **words):
+    specs = {name: TensorSpec(tuple(shape), "float32") for name, shape in inputs.items()}
+    outputs = {"out": TensorSpec(output, "float32")}
+    definition = Definition(words.pop("name", "one"), op_type, AXES, specs, outputs, reference, **words)
+    values = {name: torch.zeros([definition.const_axes[axis] for axis in shape]) for name, shape in inputs.items()}
+    shape = tuple(definition.const_axes[axis] for axis in output)
+    return work_of(Case(definition, definition.const_axes, Recipe(0), values, {"out": shape}))
+
+
+LINEAR = {"q": "THK", "k": "THK", "v": "THV", "state": "HKV"}
+
+
+@pytest.mark.parametrize(
+    ("op_type", "words"),
+    [
+        *((op, {}) for op in ("linear_attention", "linear_attn_decode", "linear_scan", "gla", "gla_chunk", "gha")),
+        *((op, {}) for op in ("gemmini", "bmmx", "attentionless", "mlarge", "moely", "normalize", "abnormal")),
+        ("attention_linear", {}),
+        ("attention", {"name": "linear_attention_h2"}),
+        ("attention", {"description": "Lightning attention."}),
+    ],
+)
+def test_what_only_looks_like_a_kind_has_no_floor(op_type, words):
+    work = floor_of(op_type, LINEAR, **words)
+    assert work.flops is None
+    assert work.traffic.certain == 0
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "reference", "certain"),
+    [
+        ("gemm", {"a": "TK", "b": "KV"}, REFERENCE, True),
+        ("gemm_fp8", {"a": "TK", "b": "KV"}, REFERENCE, True),
+        ("linear", {"a": "TK", "b": "KV"}, REFERENCE, True),
+        ("bmm", {"a": "HTK", "b": "HKV"}, REFERENCE, True),
+        ("gemm_triangular", {"a": "TK", "b": "KV"}, REFERENCE, False),
+        ("gemm", {"a": "TK", "b": "KV"}, "def run(a, b):\n    return (a @ b).tril()\n", False),
+        ("gemm", {"a": "TK", "down": "KR", "up": "RV"}, REFERENCE, False),  # of low rank
+        ("mha", {"q": "THK", "k": "SHK", "v": "SHV"}, REFERENCE, True),
+        ("attention", {"q": "THK", "k": "SHK", "v": "SHV"}, REFERENCE, True),
+        ("mha_chunkwise", {"q": "THK", "k": "SHK", "v": "SHV"}, REFERENCE, False),
+        ("mha", {"q": "THK", "k": "SHK", "v": "SHV"}, "def run(q, k, v):\n    return (q @ k.mT) @ v\n", False),
+    ],
+)
+def test_operations_are_certain_only_where_no_order_of_them_saves_any(op_type, inputs, reference, certain):
+    output = {"TK": ("T", "V"), "HTK": ("H", "T", "V")}.get(next(iter(inputs.values())), ("T", "H", "V"))
+    assert floor_of(op_type, inputs, output, reference).flops.certain == certain
+
+
+def test_a_part_that_the_reference_cuts_away_need_not_be_read():
+    text = "def run(a, b):\n    return {} @ b\n"
+    for a, read in (("a", 4 * (16 * 4 + 4 * 8)), ("torch.tril(a)", 0)):
+        assert floor_of("gemm", {"a": "TK", "b": "KV"}, ("T", "V"), text.format(a)).traffic.certain == read
+    text = "def run(q, k, v):\n    return softmax((q @ k).tril()) @ v\n"
+    assert floor_of("mha", {"q": "THK", "k": "SHK", "v": "SHV"}, reference=text).traffic.certain > 0
+
+
+@pytest.mark.parametrize(
+    ("op_type", "name", "inputs", "each"),
+    [
+        ("rmsnorm", "padded_rmsnorm", {"x": "TV"}, 4),
+        ("rmsnorm", "fused_add_rmsnorm", {"x": "TV", "residual": "TV"}, 5),
+        ("rmsnorm", "rmsnorm_residual", {"x": "TV", "residual": "TV", "w": "V"}, 5),
+        ("rmsnorm_grouped", "rmsnorm", {"x": "TV"}, 4),
+        ("layered_rms_norm", "rmsnorm", {"x": "TV"}, 4),
+        ("layer_norm", "one", {"x": "TV", "w": "V"}, 7),
+        ("fused_add_layernorm", "one", {"x": "TV", "residual": "TV"}, 8),
+        ("groupnorm", "one", {"x": "TV"}, 7),
+    ],
+)
+def test_operations_of_a_norm_follow_its_inputs(op_type, name, inputs, each):
+    assert floor_of(op_type, inputs, ("T", "V"), name=name).flops.count == each * 16 * 8
+
+
+def moe(name, sizes, reference="def run(x, gemm1_weights):\n    ...\n", ids=None):
+    axes = {"T": Axis("var"), "num_experts": Axis("const", 32), "H": Axis("const", 8)}
+    axes |= {name: Axis("const", size) for name, size in sizes.items()}
+    values = {"x": torch.zeros(2, 8), "gemm1_weights": torch.zeros(32, 8, 8)}
+    inputs = {"x": TensorSpec(("T", "H"), "float32"), "gemm1_weights": TensorSpec(("num_experts", "H", "H"), "float32")}
+    if ids is not None:
+        inputs["topk_ids"], values["topk_ids"] = TensorSpec(("T", "k"), "int32"), torch.tensor(ids, dtype=torch.int32)
+        axes["k"] = Axis("const", len(ids[0]))
+    definition = Definition(name, "moe", axes, inputs, {"y": TensorSpec(("T", "H"), "float32")}, reference)
+    known = {**definition.const_axes, "T": 2}
+    read = work_of(Case(definition, known, Recipe(0), values, shapes_of(definition, known))).traffic.read
+    return (read - 64 - (4 * 2 * len(ids[0]) if ids is not None else 0)) // (4 * 8 * 8)
+
+
+def test_weights_of_experts_that_nobody_is_sent_to_are_not_read():
+    assert moe("moe_topk3", {}) == 32  # a name binds nobody
+    assert moe("moe", {"top_k": 3}) == moe("moe_topk9", {"num_experts_per_tok": 3}) == 6
+    assert moe("moe", {}, "K = 9\nTOP_K, GROUPS = 3, 4\n\ndef run(x, gemm1_weights):\n    ...\n") == 6
+    assert moe("moe", {}, ids=[[4, 5, 6], [6, 5, 9]]) == 4
+
+
 def test_a_workspace_is_not_read():
     case = shipped("rmsnorm/rmsnorm_h128", {"batch_size": 4})
     inputs = {**case.definition.inputs, "workspace_buffer": TensorSpec(("batch_size",), "uint8")}

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_flashinfer.judge.performance.operation import operation_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,12 +16,10 @@ if TYPE_CHECKING:
     from pytest_flashinfer.judge.performance.lengths import Ragged
     from pytest_flashinfer.worker.case import Case
 
-_ATTENTION: Final = re.compile(r"^(gqa|mha|mqa|mla|attention)", re.IGNORECASE)
-_PRODUCT: Final = re.compile(r"^(gemm|grouped_gemm|matmul|linear|bmm)", re.IGNORECASE)
-_NORM: Final = re.compile(r"norm", re.IGNORECASE)
 _HEADS: Final = re.compile(r"head|^h(_|$)", re.IGNORECASE)
 _WINDOW: Final = re.compile(r"window|sparse|mask", re.IGNORECASE)
 _MASKS: Final = re.compile(r"causal|mask|tri[lu]\b|window", re.IGNORECASE)
+_SOFTMAX: Final = re.compile(r"softmax|\bexp2?\b|scaled_dot_product_attention|logsumexp")
 _CAUSAL: Final = re.compile(r"\bcausal|_causal", re.IGNORECASE)
 _CENTRED: Final = 7  # operations of an element where the mean is taken off as well, with a weight and a bias
 _PLAIN: Final = 4  # square, add up, scale, weigh
@@ -40,14 +40,16 @@ class Flops:
 
 def flops(case: Case, ragged: Ragged) -> Flops | None:
     """Return what the rule for the definition's op_type gives, or `None` where there is none."""
-    op = case.definition.op_type
-    if _WINDOW.search(" ".join((op, case.definition.name, *case.definition.inputs))):
+    definition, operation = case.definition, operation_of(case.definition)
+    if operation is None or _WINDOW.search(" ".join((definition.op_type, definition.name, *definition.inputs))):
         return None
-    if _PRODUCT.match(op):
-        return _product(case)
-    if _ATTENTION.match(op):
-        return _attention(case, ragged)
-    return _norm(case) if _NORM.search(op) else None
+    if operation.kind in {"product", "grouped product"}:
+        return _product(case, plain=operation.plain)
+    if operation.kind == "attention":
+        return _attention(case, ragged, plain=operation.plain)
+    if operation.kind in {"norm", "centred norm"}:
+        return _norm(case, _CENTRED if operation.kind == "centred norm" else _PLAIN)
+    return None
 
 
 def operand_dtype(case: Case) -> str | None:
@@ -69,20 +71,23 @@ def _numel(shape: tuple[str, ...], sizes: Mapping[str, int]) -> int | None:
     return None if None in known else math.prod(size for size in known if size is not None)
 
 
-def _product(case: Case) -> Flops | None:
+def _product(case: Case, *, plain: bool) -> Flops | None:
     """Count C[..., M, N] = A[..., M, K] x B: A shares all axes but one with C, and the other way round."""
-    outputs = [spec for spec in case.definition.outputs.values() if _is_matrix(spec)]
-    for spec in case.definition.inputs.values():
-        if not outputs or not _is_matrix(spec):
-            continue
-        left, result = set(spec.shape or ()), set(outputs[0].shape or ())
-        if len(left - result) == 1 and len(result - left) == 1 and len(left & result) >= 1:
+    definition = case.definition
+    matrices = [set(spec.shape or ()) for spec in definition.inputs.values() if _is_matrix(spec)]
+    result = next((set(spec.shape or ()) for spec in definition.outputs.values() if _is_matrix(spec)), set())
+    for spec in definition.inputs.values():
+        left = set(spec.shape or ())
+        if _is_matrix(spec) and len(left - result) == 1 and len(result - left) == 1 and left & result:
             count = _numel(tuple(sorted(left | result)), _sizes(case))
-            return None if count is None else Flops(2 * count, spec.dtype, certain=True)
+            # Without an operand that has both axes, weights may be of low rank, for one: that takes fewer operations.
+            whole = any(left ^ result <= other for other in matrices)
+            certain = plain and whole and not _MASKS.search(definition.reference or "")
+            return None if count is None else Flops(2 * count, spec.dtype, certain)
     return None
 
 
-def _attention(case: Case, ragged: Ragged) -> Flops | None:
+def _attention(case: Case, ragged: Ragged, *, plain: bool) -> Flops | None:
     """Count both products: scores over the width of queries and keys, values over that of the output."""
     definition, sizes = case.definition, _sizes(case)
     shape = next(iter(definition.outputs.values())).shape or ()
@@ -95,7 +100,9 @@ def _attention(case: Case, ragged: Ragged) -> Flops | None:
     pairs = _pairs(case, ragged, shape, causal=causal)
     if not queries or heads is None or pairs is None or None in widths:
         return None
-    certain = causal or not _MASKS.search(definition.reference or "")
+    text = definition.reference or ""
+    # Without what stands between them, the products can be taken in the order that is cheaper.
+    certain = plain and _SOFTMAX.search(text) is not None and (causal or not _MASKS.search(text))
     return Flops(2 * pairs * heads * sum(width or 0 for width in widths), queries[0].dtype, certain)
 
 
@@ -129,11 +136,12 @@ def _scored(queries: int, keys: int, *, causal: bool) -> int:
     return seeing * (keys - seeing) + seeing * (seeing + 1) // 2 if seeing else 0
 
 
-def _norm(case: Case) -> Flops | None:
+def _norm(case: Case, each: int) -> Flops | None:
+    """Count `each` operation of an element, and one for every other input of its shape: a residual is added."""
     definition = case.definition
     shape = next(iter(definition.outputs.values())).shape
     count = _numel(shape, _sizes(case)) if shape else None
     if count is None:
         return None
-    each = _CENTRED if "layer" in definition.op_type or "group" in definition.op_type else _PLAIN
-    return Flops((each + ("add" in definition.name)) * count, None)
+    alike = sum(spec.shape == shape and case.values.get(name) is not None for name, spec in definition.inputs.items())
+    return Flops((each + max(0, alike - 1)) * count, None)

@@ -8,14 +8,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pytest_flashinfer.judge.performance.operation import Operation, operation_of
+
 if TYPE_CHECKING:
     import torch
 
+    from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.judge.performance.lengths import Ragged
     from pytest_flashinfer.worker.case import Case
 
 # Operations that need all of what is counted. Of others a kernel may be right to read a part: a slice, a sample.
-_WHOLE: Final = re.compile(r"(gemm|grouped_gemm|(fused_add_)?rmsnorm|layernorm|softmax|activation|[gm][qhl]a(_\w+)?)$")
+_WHOLE: Final = frozenset({"product", "grouped product", "attention", "norm", "centred norm", "softmax", "activation"})
 # Index tensors that are followed exactly; with any other one it may be so as well.
 _FOLLOWED: Final = frozenset({"indptr", "last_page_len", "seq_lens", "page_ids", "page_table", "slots", "token_ids",
                               "positions", "expert_ids"})  # fmt: skip
@@ -23,7 +26,9 @@ _CONTENT: Final = frozenset({"bytes", "e8m0", "fused_bytes", "zeros", "seed"})
 _SKIPS: Final = re.compile(r"sparse|window|mask|dropout", re.IGNORECASE)
 _SCRATCH: Final = re.compile(r"workspace|scratch|semaphore", re.IGNORECASE)
 _HELD_BACK: Final = 1 << 27  # bytes that a call may leave in a cache without waiting for memory: no L2 is larger
-_GROUPED: Final = re.compile(r"grouped|moe", re.IGNORECASE)
+_CUTS: Final = re.compile(r"\btri[lu]\b|window|sparse|dropout", re.IGNORECASE)
+_TOP_K: Final = re.compile(r"(num_)?(experts_per_tok(en)?|top_?k)", re.IGNORECASE)
+_WRITTEN_K: Final = re.compile(r"^\s*top_?k\b[^=\n]*=\s*(\d+)\b", re.IGNORECASE | re.MULTILINE)
 _STACKED: Final = 3  # dimensions of the weights of all experts
 _GATHERS: Final = ("slots", "token_ids", "positions", "expert_ids", "page_ids", "page_table")
 
@@ -73,18 +78,26 @@ def _mentioned(name: str, case: Case) -> bool:
 
 
 def _is_certain(case: Case, ragged: Ragged) -> bool:
-    definition, roles = case.definition, ragged.plan.roles
+    definition, roles, operation = case.definition, ragged.plan.roles, operation_of(case.definition)
     words = " ".join((definition.name, definition.op_type, *definition.inputs))
     integers = {name: role.kind for name, role in roles.items() if _integral(case.values.get(name))}
-    if not _WHOLE.match(definition.op_type) or _SKIPS.search(words):
+    if operation is None or not operation.plain or operation.kind not in _WHOLE or _SKIPS.search(words):
+        return False
+    if _leaves_out(operation, definition):
         return False
     if not set(integers.values()) <= _FOLLOWED | _CONTENT or any(type(each) is int for each in case.values.values()):
         return False  # a number may say how much of a tensor is in use
     if "seq_lens" in integers.values() and not ragged.plan.pages:
         return False  # padded rows need not be read, and nothing here says which those are
-    if ragged.plan.pages or (ragged.plan.pointers and not _GROUPED.match(definition.op_type)):
+    if ragged.plan.pages or (ragged.plan.pointers and operation.kind != "grouped product"):
         return ragged.pairs is not None
     return True
+
+
+def _leaves_out(operation: Operation, definition: Definition) -> bool:
+    """Whether the reference cuts away a part of its inputs; a triangle of scores is a causal mask, and needs all."""
+    cuts = {word.lower() for word in _CUTS.findall(definition.reference or "")}
+    return bool(cuts - {"tril", "triu"} if operation.kind == "attention" else cuts)
 
 
 def _integral(value: object) -> bool:
@@ -106,8 +119,8 @@ def _touched(name: str, case: Case, ragged: Ragged) -> int:
     axis = ast.unparse(trees[0])
     for rows in (
         _sequence_rows(axis, ragged),
-        _expert_rows(value, axis, case, ragged),
         _gathered_rows(axis, value.shape[0], ragged),
+        _expert_rows(value, axis, case, ragged),
     ):
         if rows is not None:
             return min(stored, rows * stored // value.shape[0])
@@ -137,19 +150,29 @@ def _sequence_rows(axis: str, ragged: Ragged) -> int | None:
 
 def _expert_rows(value: torch.Tensor, axis: str, case: Case, ragged: Ragged) -> int | None:
     """Return how many experts or groups get a row, of weights that are stacked by them."""
-    definition = case.definition
-    if not _GROUPED.match(definition.op_type) or value.ndim < _STACKED:
+    operation = operation_of(case.definition)
+    if operation is None or operation.kind not in {"grouped product", "moe"} or value.ndim < _STACKED:
         return None
     groups = value.shape[0]
     for pointer in ragged.plan.pointers:
         lengths = ragged.segments.get(pointer.name, ())
         if len(lengths) == groups:
             return sum(n > 0 for n in lengths)
-    each = case.axes.get("top_k") or next(map(int, re.findall(r"top_?k_?(\d+)", definition.name)), None)
-    tokens = next(iter(case.outputs)).shape[:1]
-    if not each or not tokens or "expert" not in axis:
+    each, tokens = _experts_per_token(case, ragged), next(iter(case.outputs)).shape[:1]
+    if operation.kind != "moe" or each is None or not tokens or "expert" not in axis:
         return None
     return min(groups, each * tokens[0])  # at most; which ones, the routing decides
+
+
+def _experts_per_token(case: Case, ragged: Ragged) -> int | None:
+    """Return to how many experts a token goes: an axis says it, the width of their ids, or the reference."""
+    sizes = {**case.definition.const_axes, **case.axes}
+    for index, role in ragged.plan.roles.items():
+        if role.kind == "expert_ids" and index in ragged.indices and ragged.indices[index].ndim > 1:
+            return ragged.indices[index].shape[-1]
+    named = (size for axis, size in sizes.items() if _TOP_K.fullmatch(axis))
+    written = (int(each) for each in _WRITTEN_K.findall(case.definition.reference or ""))
+    return next(named, None) or next(written, None)
 
 
 def _cache_rows(ragged: Ragged) -> int | None:
