@@ -100,7 +100,7 @@ class Cases:
         return _lent(next((other for other in found if other is not None), None) or self._alike(first), first)
 
     def _draws(self, first: Case) -> list[Case]:
-        if self.definition.op_type != "sampling":
+        if not self.definition.is_sampling:
             return []
         return [first] * (max(self.draws, QUICK_DRAWS) if first.nbytes <= QUICK_BYTES else self.draws)
 
@@ -145,7 +145,7 @@ class Cases:
 
     def _one_changes(self, first: Case) -> bool:
         """Whether a single value changes in one of the calls: by turns, and not where answers are drawn anyway."""
-        return self.definition.op_type != "sampling" and first.recipe.seed // 2 % 2 == 1
+        return not self.definition.is_sampling and first.recipe.seed // 2 % 2 == 1
 
     def _variants(self, first: Case, kinds: tuple[str, ...], start: int = 0) -> Iterator[Case]:
         case, drawn = first, _was_drawn(first)

@@ -81,6 +81,11 @@ class Definition:
         return {name: axis.value for name, axis in self.axes.items() if axis.kind == "const" and axis.value is not None}
 
     @property
+    def is_sampling(self) -> bool:
+        """Whether outputs are drawn at random, so that many draws are judged together."""
+        return self.op_type == "sampling"
+
+    @property
     def tensor_names(self) -> tuple[str, ...]:
         """The inputs and outputs that a constraint can speak of: a name that is an axis too means the axis there."""
         return tuple(name for name in (*self.inputs, *self.outputs) if name not in self.axes)

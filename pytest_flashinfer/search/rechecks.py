@@ -51,7 +51,7 @@ def empty_axis(definition: Definition, found: Outcome, check: CaseCheck) -> str:
 def _ends_it(definition: Definition, found: Outcome) -> bool:
     """Whether nothing is checked once more: draws are judged together, and nobody waits for another hang."""
     assert isinstance(found.failure, Failed)
-    return found.failure.verdict.status == "TIMEOUT" or definition.op_type == "sampling"
+    return found.failure.verdict.status == "TIMEOUT" or definition.is_sampling
 
 
 def _passes(check: CaseCheck, axes: Mapping[str, int], recipe: Recipe) -> bool:

@@ -78,7 +78,7 @@ def _sums_to_one(s: Subject) -> bool:
 def _sampling(s: Subject) -> Role | None:
     if s.named(r"prob") or s.told(r"probabilit(y|ies)( distribution|\b.*after softmax)|after softmax"):
         return Role("probs") if len(s.dims) > 1 else None
-    if s.contract.definition.op_type == "sampling" and s.named(r"logits") and len(s.dims) > 1:
+    if s.contract.definition.is_sampling and s.named(r"logits") and len(s.dims) > 1:
         return Role("logits")
     for kind in ("temperature", "top_p", "min_p"):
         if s.named(kind):

@@ -67,7 +67,7 @@ class Answers:
         self.definition = definition
         self.timeout = timeout
         self.operands: Operands = "working"
-        self.options = {"budget": budget, "sampling": definition.op_type == "sampling"}
+        self.options = {"budget": budget, "sampling": definition.is_sampling}
         self.native_seconds = 0.0  # that the reference took as it stands for all answers, also those that were known
         self.portable = True  # as far as is known, the host can find truths as well as the card
         self._process = ReferenceProcess(pool, definition, timeout, scribbled or Scribbled(definition.name))
