@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_flashinfer.data.evaluate import is_true, run
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.vocabulary import FUNCTIONS, MODULES, ConstraintError, UnsupportedError, check_tree
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ def _parse(text: str, names: frozenset[str] | None, tensors: frozenset[str]) -> 
         return Expression(text, "prose", None, frozenset(), reads_tensors=False)
     check_tree(tree)
     if unknown:
-        near = nearest(unknown[0], sorted(names or ()))
-        hint = f"; did you mean {near!r}?" if near else "; it is neither an axis nor an input"
+        hint = did_you_mean(unknown[0], sorted(names or ())) or "; it is neither an axis nor an input"
         raise ConstraintError(f"unknown name {unknown[0]!r}{hint}")
     return Expression(text, "expression", tree, frozenset(used), _reads(tree, used, tensors))
 

@@ -12,7 +12,7 @@ from pytest_flashinfer.data.faults import Fault, Loaded, cannot_enter, unique
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.judgeable import why_unjudgeable
 from pytest_flashinfer.data.load import load_definition, load_solution
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.rules import check_definition, check_folder, check_name
 from pytest_flashinfer.data.solution_rules import check_solution
 from pytest_flashinfer.data.workload_files import WorkloadFiles
@@ -188,13 +188,12 @@ class DataSet:
         found = {name: [value for value in group if value is not None] for name, group in values.items()}
         broken = {path.stem for path in self._definition_files if self.load(path).value is None}
         for file, other in self.workload_files.unread(found):
-            near = nearest(file.stem, self.names)
             if other is not None:
                 why = f"{other} is read for {file.stem} and this is not: move its lines there"
             elif file.stem in broken:
                 continue  # whoever mends that one will see
             else:
-                hint = f"; did you mean {near!r}?" if near else ""
+                hint = did_you_mean(file.stem, self.names)
                 why = f"no definition is called {file.stem!r}, and so nothing reads this{hint}"
             yield Fault(file, None, "", why, kind="warning")
 
@@ -217,8 +216,7 @@ class DataSet:
             loaded = self.load(path)
             if loaded.value is None and name in (path.stem, loaded.raw.get("name") if loaded.raw else None):
                 return f", whose file is broken: {next(iter(loaded.faults), path)}"
-        near = nearest(name, self.names)
-        return f"; did you mean {near!r}?" if near else "; there is none of a similar name"
+        return did_you_mean(name, self.names) or "; there is none of a similar name"
 
     def problems(self, path: Path) -> tuple[Fault, ...]:
         """Say all that is wrong or odd with a definition file, its workloads and its solutions."""

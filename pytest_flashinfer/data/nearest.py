@@ -27,7 +27,12 @@ def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str | None:
     return max(best, key=lambda other: sum(takewhile(bool, map(eq, other, word))), default=None)
 
 
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Name the most similar of some words, as the end of a message; empty where none is similar."""
+    near = nearest(word, words)
+    return f"; did you mean {near!r}?" if near else ""
+
+
 def none_of(word: str, words: Sequence[str]) -> str:
     """Say that a word is none of those that are allowed, and which one may have been meant."""
-    near = nearest(word.lower(), words)
-    return f"{word!r} is none of {', '.join(words)}{f'; did you mean {near!r}?' if near else ''}"
+    return f"{word!r} is none of {', '.join(words)}{did_you_mean(word.lower(), words)}"

@@ -13,7 +13,7 @@ from pytest_flashinfer.data.contradictions import contradictions
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
 from pytest_flashinfer.data.losses import nothing_is_lost
 from pytest_flashinfer.data.misspelt import check_record
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
 from pytest_flashinfer.data.sizes import SizeError, resolve
 from pytest_flashinfer.data.vocabulary import COUNTS
@@ -28,12 +28,6 @@ Finding = tuple[JsonPath, str, FaultKind]
 CANONICAL = (3, 4)  # the forms of which a data set holds one file each, of the definition's name
 
 
-def near(name: str, names: Iterator[str] | list[str]) -> str:
-    """Name the nearest of some names, as the end of a message."""
-    found = nearest(name, names)
-    return f"; did you mean {found!r}?" if found else ""
-
-
 def axes_exist(definition: Definition) -> Iterator[Finding]:
     """Demand that every size in a shape is an axis, or a number."""
     for group, tensors in (("inputs", definition.inputs), ("outputs", definition.outputs)):
@@ -41,7 +35,7 @@ def axes_exist(definition: Definition) -> Iterator[Finding]:
             for number, size in enumerate(tensor.shape or ()):
                 if size in definition.axes or size.isdecimal():
                     continue
-                hint = near(size, list(definition.axes)) or "; declare it under axes"
+                hint = did_you_mean(size, definition.axes) or "; declare it under axes"
                 if re.search(r"[-+*/%( ]", size):
                     hint = "; a computed size needs an axis of type 'expr'"
                 yield (group, name, "shape", number), f"unknown axis {size!r}{hint}", "fault"
@@ -80,7 +74,7 @@ def axes_are_sizes(definition: Definition) -> Iterator[Finding]:
         if axis.parent is not None and axis.parent not in definition.axes:
             yield (
                 ("axes", name, "parent"),
-                f"unknown axis {axis.parent!r}{near(axis.parent, list(definition.axes))}",
+                f"unknown axis {axis.parent!r}{did_you_mean(axis.parent, definition.axes)}",
                 "fault",
             )
         if axis.parent == name:
@@ -116,7 +110,7 @@ def names_do_not_overlap(definition: Definition) -> Iterator[Finding]:
         if name in definition.inputs and tensor.param != name:
             yield ("outputs", name), f"{name!r} is the name of an input too: rename one of the two", "fault"
         if tensor.param is not None and tensor.param not in definition.inputs:
-            known = near(tensor.param, list(definition.inputs))
+            known = did_you_mean(tensor.param, definition.inputs)
             known = known or f"; name one of {', '.join(definition.inputs)}, or leave param out"
             yield ("outputs", name, "param"), f"{tensor.param!r} is not an input{known}", "warning"
     if not definition.outputs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.data import schema
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
 from pytest_flashinfer.data.misspelt import check_record
-from pytest_flashinfer.data.rules import near
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.source import BrokenSource, bound_names, functions, parse_python
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def entry_is_there(solution: Solution) -> Iterator[Finding]:
         return  # it has been said that there are no sources, or that one colon is too few
     if entry is None:
         safe = [path for path in paths if unsafe_path(path) is None]
-        have = near(solution.entry_file, safe) or (f"; there is {', '.join(safe)}" if safe else "")
+        have = did_you_mean(solution.entry_file, safe) or (f"; there is {', '.join(safe)}" if safe else "")
         yield where, f"entry file {solution.entry_file!r} is not among the sources{have}", "fault"
         return
     if not solution.entry_function.strip():
@@ -66,7 +66,7 @@ def entry_is_there(solution: Solution) -> Iterator[Finding]:
         tree = parse_python(entry.content)
         if not isinstance(tree, BrokenSource) and solution.entry_function not in bound_names(tree):
             names = list(functions(tree))
-            have = near(solution.entry_function, names) or f" (there is: {', '.join(names) or 'none'})"
+            have = did_you_mean(solution.entry_function, names) or f" (there is: {', '.join(names) or 'none'})"
             hint = f"; name the one that solves it {solution.entry_function}" if solution.module and names else ""
             yield where, f"{entry.path} has no top-level function {solution.entry_function!r}{have}{hint}", "fault"
 

@@ -12,7 +12,7 @@ from pytest_flashinfer.data.blobs import BlobError, candidates, find_tensor
 from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
 from pytest_flashinfer.data.misspelt import check_record
-from pytest_flashinfer.data.rules import near
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.sizes import SizeError, resolve
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _unknown_axis(definition: Definition, name: str) -> str:
     """Say that there is no such axis, also where the file declares one: a ragged axis is packed into its total."""
     if f"{name}_total" in definition.axes and f"{name}_indptr" in definition.inputs:
         return f"{name!r} is packed (the reference takes {name}_indptr): give {name}_total"
-    return f"unknown axis {name!r}{near(name, list(definition.axes))}"
+    return f"unknown axis {name!r}{did_you_mean(name, definition.axes)}"
 
 
 def _against_expression(definition: Definition, workload: Workload, name: str) -> str | None:
@@ -107,7 +107,7 @@ def inputs_are_there(definition: Definition, workload: Workload) -> Iterator[Fin
             yield _INPUTS, f'missing input {name}: say where it comes from, such as {{"type": "random"}}', "fault"
     for name in workload.inputs:
         if name not in definition.inputs:
-            yield (*_INPUTS, name), f"unknown input {name!r}{near(name, list(definition.inputs))}", "fault"
+            yield (*_INPUTS, name), f"unknown input {name!r}{did_you_mean(name, definition.inputs)}", "fault"
 
 
 def inputs_are_of_the_right_kind(definition: Definition, workload: Workload) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def tolerance_is_of_outputs(definition: Definition, workload: Workload) -> Itera
     """Warn of a tolerance by name of an output that the definition does not have: it does nothing."""
     for name, own in workload.tolerance.extra.items() if workload.tolerance is not None else ():
         if isinstance(own, dict) and name not in definition.outputs:
-            hint = near(name, list(definition.outputs)) or f"; there are {', '.join(definition.outputs)}"
+            hint = did_you_mean(name, definition.outputs) or f"; there are {', '.join(definition.outputs)}"
             yield ("workload", "tolerance", name), f"no such output{hint}", "warning"
 
 

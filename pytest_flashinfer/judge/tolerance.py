@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import did_you_mean
 
 Comparison = Literal["auto", "exact", "values", "topk", "sampling"]
 Operands = Literal["working", "exact"]
@@ -178,8 +178,7 @@ def from_mapping(values: Mapping[str, Any], where: str = "tolerance") -> Toleran
 
 def _value(name: str, value: Any, where: str) -> Any:
     if name not in NAMES:
-        near = nearest(name.lower(), (*NAMES, *_SHORT))
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(name.lower(), (*NAMES, *_SHORT))
         raise ToleranceError(f"{where}: no setting {name!r}{hint}; there are {', '.join(NAMES)}")
     text = str(value).strip().lower()
     if name in ("equal_nan", "allow_negative_inf"):

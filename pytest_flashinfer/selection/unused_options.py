@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.outputs import run_warnings
 from pytest_flashinfer.run.activation import from_line
 from pytest_flashinfer.run.distribution import is_first_worker, is_worker
@@ -68,8 +68,7 @@ class Idle:
         names = {name for each in found for name in (each.name, each.op_type)}
         for switch, pattern in patterns:
             if names and not any(fnmatch(name, pattern) for name in names):
-                near = nearest(pattern, sorted(names))
-                meant = f"; did you mean {near!r}?" if near else ""
+                meant = did_you_mean(pattern, sorted(names))
                 yield f"{switch}: no definition and no op_type of this run is {pattern!r}{meant}"
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

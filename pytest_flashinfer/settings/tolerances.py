@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.judge.comparison.applicable_settings import given, is_real, why_not, without_effect
 from pytest_flashinfer.judge.tolerance import (
     NAMES,
@@ -124,7 +124,7 @@ def faults(
                 yield f"{_listed(name, lost)} has no effect: {why_not(spec.dtype, named.comparison, lost)}"
         elif not any(name in each.outputs for each in elsewhere()):
             outputs = ", ".join(definition.outputs)
-            yield f"{definition.name} has no output {name!r}{_meant(name, definition.outputs)}; there are {outputs}"
+            yield f"{definition.name} has no output {name!r}{did_you_mean(name, definition.outputs)}; there are {outputs}"
 
 
 def _is_called(definition: Definition, pattern: str) -> bool:
@@ -134,7 +134,7 @@ def _is_called(definition: Definition, pattern: str) -> bool:
 def _nobody(key: str, definitions: Sequence[Definition], *, outputs: bool) -> str:
     """Say that nothing is called so; `outputs`: an output might have been."""
     known = {word for each in definitions for word in (each.name, each.op_type, *(each.outputs if outputs else ()))}
-    return f"{'no output, ' * outputs}no definition and no op_type of this run is {key!r}{_meant(key, sorted(known))}"
+    return f"{'no output, ' * outputs}no definition and no op_type of this run is {key!r}{did_you_mean(key, sorted(known))}"
 
 
 def _ambiguous(names: Iterable[str], definitions: Sequence[Definition]) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _idle_names(own: Tolerance, here: Sequence[Definition]) -> Iterator[str]:
         dtypes = [each.outputs[name].dtype for each in here if name in each.outputs]
         if not dtypes:
             known = sorted({output for each in here for output in each.outputs})
-            nobody = f"{here[0].name}{_more(here)} no output {name!r}{_meant(name, known)}"
+            nobody = f"{here[0].name}{_more(here)} no output {name!r}{did_you_mean(name, known)}"
             yield f"{_listed(name, given(named))} has no effect: {nobody}"
             continue
         lost = set.intersection(*(set(without_effect(named, dtype)) for dtype in dtypes))
@@ -180,8 +180,3 @@ def _idle_words(own: Tolerance, here: Sequence[Definition]) -> Iterator[str]:
         by_name = [setting for setting in lost if setting not in without_effect(own, dtype)]
         why = f"{name} is {dtype}: say {name}:{by_name[0]}=..." if by_name else why_not(dtype, own.comparison, lost)
         yield f"{', '.join(lost)} for all outputs has no effect: {why}"
-
-
-def _meant(name: str, words: Collection[str]) -> str:
-    near = nearest(name, words)
-    return f"; did you mean {near!r}?" if near else ""

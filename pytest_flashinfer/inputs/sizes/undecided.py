@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_flashinfer.data.nearest import nearest
+from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.errors import InputsError, Undecided, Unsatisfiable
 
@@ -17,8 +17,7 @@ def undecided(contract: Contract, name: str) -> InputsError:
     """Return the error for an axis that neither the workload nor an equation decides; shapes may misspell one."""
     declared = contract.definition.axes
     if name not in declared:
-        near = nearest(name, declared)
-        return InputsError(f"unknown axis {name!r}{f'; did you mean {near!r}?' if near else '; declare it under axes'}")
+        return InputsError(f"unknown axis {name!r}{did_you_mean(name, declared) or '; declare it under axes'}")
     state = "in the workload's axes"
     text = next((rule.text for rule in contract.equations if name in rule.names), None)
     if text is None:
