@@ -10,7 +10,7 @@ from pytest_flashinfer.data import model, schema, sniff
 from pytest_flashinfer.data.discover import misnamed
 from pytest_flashinfer.data.faults import Fault, Lines, Loaded, without_repeats
 from pytest_flashinfer.data.jsontext import read_json
-from pytest_flashinfer.data.languages import canonical, one_colon
+from pytest_flashinfer.data.languages import canonical, canonical_binding, one_colon
 from pytest_flashinfer.data.places import Places
 from pytest_flashinfer.data.reader import Malformed, Reader
 from pytest_flashinfer.data.solution_forms import CONFIG, Found, read_folder, told_in_json
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANY_HARDWARE = ("any",)  # written where none is named, since other tools want at least one
-_BINDING_NAMES = {"tvm_ffi": "tvm-ffi", "tvmffi": "tvm-ffi"}
 
 
 def load_solution(path: Path) -> Loaded[model.Solution]:
@@ -76,7 +75,7 @@ def _settle(raw: dict[str, Any]) -> list[str]:
         return notes
     if "language" not in spec:
         notes += _one_language(spec)
-    for key, named in (("language", canonical), ("binding", _binding)):
+    for key, named in (("language", canonical), ("binding", canonical_binding)):
         if isinstance(spec.get(key), str):
             plain = named(spec[key])
             if plain != spec[key]:
@@ -91,11 +90,6 @@ def _settle(raw: dict[str, Any]) -> list[str]:
         spec["entry_point"] = f"{file}::{entry}"
         notes.append(f"entry_point {entry!r} names no file: read as {spec['entry_point']!r}")
     return notes
-
-
-def _binding(name: str) -> str:
-    lowered = name.strip().lower()
-    return _BINDING_NAMES.get(lowered, lowered)
 
 
 def _one_colon(loaded: Loaded[model.Solution]) -> Iterator[Fault]:

@@ -1,8 +1,11 @@
-"""What a worker is asked to call: arguments as plain values, and where in the arena tensors lie."""
+"""What a worker is asked to call: arguments as plain values, and where in the arena tensors lie.
+
+The judge writes it, and a worker reads it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -12,6 +15,13 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.layout import Layout, Output
 
 Value = torch.Tensor | int | float | bool | str | None
+
+
+class Slots(Protocol):
+    """The worker's end of the arena."""
+
+    def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
+        """Make a tensor over a slot."""
 
 
 def call_request(
@@ -48,3 +58,10 @@ def _plain(name: str, value: Value) -> dict[str, Any]:
     if isinstance(value, float):
         return {"name": name, "float": value.hex()}
     return {"name": name, "value": value}
+
+
+def argument_of(spec: Mapping[str, Any], memory: Slots) -> Any:
+    """Return what an argument of a request stands for; a tensor lies in the arena."""
+    if "slot" in spec:
+        return memory.tensor(spec["slot"])
+    return float.fromhex(spec["float"]) if "float" in spec else spec["value"]

@@ -26,6 +26,7 @@ import torch
 
 from pytest_flashinfer.build.registry import load
 from pytest_flashinfer.worker import copies, cudart
+from pytest_flashinfer.worker.call_request import argument_of
 from pytest_flashinfer.worker.caller import Caller
 from pytest_flashinfer.worker.clock import Cache, Clock, Span, open_clock
 from pytest_flashinfer.worker.compilations import Compilations
@@ -126,7 +127,7 @@ def _told(spans: list[Span]) -> dict[str, Any]:
 
 def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
     outputs, written = request["outputs"], request["written"]
-    arguments = [_argument(each, memory) for each in request["inputs"]]
+    arguments = [argument_of(each, memory) for each in request["inputs"]]
     targets = [memory.tensor(output["live"]) for output in outputs] if kernel.destination else []
     before = _kept(kernel, request)
 
@@ -174,7 +175,7 @@ def _warm(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     """Call under the clock until it shows the same time again; what the calls produced is for nobody."""
     kernel.held = []
     kernel.earlier.clear()
-    arguments = [_argument(each, memory) for each in request["inputs"]]
+    arguments = [argument_of(each, memory) for each in request["inputs"]]
     if kernel.destination:
         arguments += [memory.tensor(output["live"]) for output in request["outputs"]]
     if kernel.caller is not None:
@@ -210,12 +211,6 @@ def timed_benchmark(
     """Call under the clock; plainly named, so that a solution that behaves otherwise for a benchmark shows it."""
     with clock.span():
         return after(function(*arguments))
-
-
-def _argument(spec: Mapping[str, Any], memory: Memory) -> Any:
-    if "slot" in spec:
-        return memory.tensor(spec["slot"])
-    return float.fromhex(spec["float"]) if "float" in spec else spec["value"]
 
 
 def _reread(kernel: Solution, memory: Memory) -> None:

@@ -16,7 +16,7 @@ from pytest_flashinfer.judge.comparison.record import Comparison
 if TYPE_CHECKING:
     from pytest_flashinfer.judge.oracle.truth import OutputTruth
 
-_PADDING = -1
+PADDING = -1  # where a row has fewer ids than places
 _FACTOR, _SPARE = 4, 4  # an honest kernel rounds more than the reference does, and there are few runs to learn from
 _SHOWN = 8  # ids in a message
 _LARGEST = 1 << 24  # ids; more would take too long to sort after each run
@@ -26,7 +26,7 @@ def countable(ids: torch.Tensor) -> bool:
     """Say whether rows [..., k] are ones of ids: integers, in no row one twice; -1 pads."""
     if ids.dtype not in IDS or ids.ndim < 2 or not 0 < ids.numel() <= _LARGEST:  # noqa: PLR2004
         return False
-    return not bool(_repeated(as_numbers(ids).sort(dim=-1).values).any())
+    return not bool(repeated(as_numbers(ids).sort(dim=-1).values).any())
 
 
 def replaced(ids: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -93,21 +93,21 @@ def undecided_rows(undecided: torch.Tensor) -> torch.Tensor:
     return undecided.reshape(-1, undecided.shape[-1]).any(dim=1)
 
 
-def _repeated(ordered: torch.Tensor) -> torch.Tensor:
-    """Return which ids of sorted rows are there before as well, but for padding."""
+def repeated(ordered: torch.Tensor) -> torch.Tensor:
+    """Return which ids of sorted rows [..., k] are there before as well, but for padding: bool [..., k]."""
     twice = torch.zeros_like(ordered, dtype=torch.bool)
-    twice[..., 1:] = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] != _PADDING)
+    twice[..., 1:] = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] != PADDING)
     return twice
 
 
 def _distinct(rows: torch.Tensor) -> torch.Tensor:
     """Return sorted rows in which padding is numbered, the same way in all, and repeated ids are no ids of anything."""
     ordered, place = rows.sort(dim=1).values, torch.arange(rows.shape[1], device=rows.device)
-    spoilt = torch.where(_repeated(ordered), -(1 << 40) - place, ordered)
-    return torch.where(ordered == _PADDING, _numbered(ordered), spoilt)
+    spoilt = torch.where(repeated(ordered), -(1 << 40) - place, ordered)
+    return torch.where(ordered == PADDING, _numbered(ordered), spoilt)
 
 
 def _numbered(rows: torch.Tensor) -> torch.Tensor:
     """Return rows in which the first padding, the second and so on are told apart, the same way in all."""
-    padding = rows == _PADDING
+    padding = rows == PADDING
     return torch.where(padding, -(1 << 34) - padding.cumsum(dim=1), rows)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_flashinfer.judge.comparison.id_sets import PADDING, repeated
 from pytest_flashinfer.judge.comparison.record import Comparison
 from pytest_flashinfer.judge.floats import is_float
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import TensorSpec
     from pytest_flashinfer.judge.oracle.truth import OutputTruth
-
-_PADDING = -1
 
 
 def compare_topk(
@@ -31,14 +30,15 @@ def compare_topk(
     assert native is not None
     mine, theirs = actual.reshape(-1, _width(actual)).long(), native.reshape(-1, _width(native)).long()
     scores = _scores(theirs, native, inputs)
-    twice = _repeated(mine) & ~_repeated(theirs).any(dim=1, keepdim=True)  # pages may be shared
+    shared = repeated(theirs.sort(dim=1).values).any(dim=1, keepdim=True)  # as pages may be
+    twice = repeated(mine.sort(dim=1).values) & ~shared
     checks = [("outside the range of ids", _outside(mine, scores)), ("chosen twice", twice)]
     if scores is None:
         different = mine != theirs if ranked else mine.sort(dim=1).values != theirs.sort(dim=1).values
         what = "ids in their order" if ranked else "set"
         checks.append((f"not the reference's {what}, and no input holds the scores that could tie", different))
     else:
-        safe = mine.masked_fill(_outside(mine, scores), _PADDING)
+        safe = mine.masked_fill(_outside(mine, scores), PADDING)
         given, wanted = _values(safe, scores), _values(theirs, scores)
         checks.append(("not among the best by score", _best_first(given) != _best_first(wanted)))
         checks.append(("another number of -1 than the reference's", _padded_otherwise(mine, theirs)))
@@ -89,26 +89,19 @@ def _failed(  # noqa: PLR0913, PLR0917 - the facts of one failure
 
 
 def _outside(ids: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
-    outside = ids < _PADDING
+    outside = ids < PADDING
     return outside if scores is None else outside | (ids >= scores.shape[1])
-
-
-def _repeated(ids: torch.Tensor) -> torch.Tensor:
-    ordered = ids.sort(dim=1).values
-    twice = torch.zeros_like(ids, dtype=torch.bool)
-    twice[:, 1:] = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != _PADDING)
-    return twice
 
 
 def _padded_otherwise(mine: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
     """Return where only one of both pads, in rows that it pads more of: a score of -inf is as little as none."""
-    pads, wanted = mine == _PADDING, theirs == _PADDING
+    pads, wanted = mine == PADDING, theirs == PADDING
     return (pads != wanted) & (pads.sum(dim=1, keepdim=True) != wanted.sum(dim=1, keepdim=True))
 
 
 def _values(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     """Return the scores of the ids of each row; padding counts as less than anything."""
-    return scores.gather(1, ids.clamp_min(0)).masked_fill(ids == _PADDING, -torch.inf)
+    return scores.gather(1, ids.clamp_min(0)).masked_fill(ids == PADDING, -torch.inf)
 
 
 def _best_first(values: torch.Tensor) -> torch.Tensor:

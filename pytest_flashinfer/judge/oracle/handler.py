@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pytest_flashinfer.judge.oracle.rowwise import Slots
+    from pytest_flashinfer.worker.call_request import Slots
 
 T = TypeVar("T")
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, Truth
+from pytest_flashinfer.worker.call_request import argument_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_flashinfer.judge.oracle.rowwise import Slots
+    from pytest_flashinfer.worker.call_request import Slots
 
 DRAWN = ("probabilities", "support", "ids")  # in rows of which several elements may be drawn
 PARTS = ("native", "wide", "allowance", "undecided", "held", "reach", *DRAWN)
@@ -29,13 +30,7 @@ def question(request: Mapping[str, Any], memory: Slots) -> tuple[dict[str, Any],
 
 def inputs_of(request: Mapping[str, Any], memory: Slots) -> dict[str, Any]:
     """Return the inputs in the arena by name."""
-    return {each["name"]: _argument(each, memory) for each in request["inputs"]}
-
-
-def _argument(spec: Mapping[str, Any], memory: Slots) -> Any:
-    if "slot" in spec:
-        return memory.tensor(spec["slot"])
-    return float.fromhex(spec["float"]) if "float" in spec else spec["value"]
+    return {each["name"]: argument_of(each, memory) for each in request["inputs"]}
 
 
 def _spec(each: Mapping[str, Any]) -> OutputSpec:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.judge.floats import is_float
 from pytest_flashinfer.judge.oracle.evaluate import non_finite
@@ -18,11 +18,10 @@ from pytest_flashinfer.judge.oracle.truth import FAR, OutputTruth, Truth
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import torch
-
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.judge.oracle.truth import OutputSpec
     from pytest_flashinfer.judge.reference.call import Reference, Results
+    from pytest_flashinfer.worker.call_request import Slots
 
     Find = Callable[[Mapping[str, Any], Mapping[str, OutputSpec], Results], Truth]
     Write = Callable[[str, slice, OutputTruth], None]
@@ -32,13 +31,6 @@ AT_ONCE = 1 << 23  # elements of outputs and of the inputs cut with them that ar
 _FEWEST = 8  # rows from which columns can be told apart, see bound.smooth
 _ALONE = 8  # rows that are evaluated by themselves as well
 _SAME, _SAME_SHORT = 2.0**-16, 2.0**-7  # of the bound: sums in another order differ by less, in float64 and float32
-
-
-class Slots(Protocol):
-    """The worker's end of the arena."""
-
-    def tensor(self, slot: Mapping[str, Any]) -> torch.Tensor:
-        """Make a tensor over a slot."""
 
 
 class SlotWriter:

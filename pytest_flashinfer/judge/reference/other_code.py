@@ -24,7 +24,7 @@ from pytest_flashinfer.judge.reference import default_check
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_flashinfer.judge.oracle.rowwise import Slots
+    from pytest_flashinfer.worker.call_request import Slots
 
 
 class ForeignError(Exception):

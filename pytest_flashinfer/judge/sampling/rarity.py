@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from pytest_flashinfer.judge.sampling.uniformity import either_way
+from pytest_flashinfer.judge.sampling.uniformity import EventCounts
 
 _LEVELS = 2.0 ** (-torch.arange(9.0, 31.0, dtype=torch.float64) / 3)  # of a row's mass: what its rarest ids have
 _SHIFT = 18  # bits of a float32: what is left has its exponent and five digits more, in the order of the floats
 _KINDS = 4096  # more than there are of these up to one
 
 
-class Rarity:
+class Rarity(EventCounts):
     """How often ids were drawn that together have little of a row's mass, and how often chance has it.
 
     A number that stands for a draw is spread over the mass of its id: of a tail that is cut off it shows only what
@@ -22,8 +22,7 @@ class Rarity:
     """
 
     def __init__(self) -> None:
-        self.seen = torch.zeros_like(_LEVELS)
-        self.expected = torch.zeros_like(_LEVELS)
+        super().__init__(len(_LEVELS))
 
     def add(self, ids: torch.Tensor, mass: torch.Tensor) -> None:
         """Note ids [rows, 1] drawn from mass [rows, n]."""
@@ -33,10 +32,4 @@ class Rarity:
         tails = torch.searchsorted(upto, levels, right=True) - 1
         held = torch.where(tails < 0, 0.0, upto.gather(1, tails.clamp_min(0)))
         seen = upto.gather(1, kinds.gather(1, ids)) <= levels
-        both = torch.stack([seen.sum(dim=0).double(), held.sum(dim=0)]).cpu()
-        self.seen += both[0]
-        self.expected += both[1]
-
-    def chance(self) -> float:
-        """Return how probable draws are of which as many, or as few, are rare ones."""
-        return either_way(self.seen, self.expected)
+        self.note(seen.sum(dim=0), held.sum(dim=0))

@@ -44,6 +44,25 @@ def _ends(x: torch.Tensor) -> float:
     return either_way(torch.cat(seen).double(), torch.cat([parts, parts]) * len(x))
 
 
+class EventCounts:
+    """How often events were seen in draws, and how often chance has them."""
+
+    def __init__(self, levels: int) -> None:
+        """Count `levels` kinds of events."""
+        self.seen = torch.zeros(levels, dtype=torch.float64)
+        self.expected = torch.zeros(levels, dtype=torch.float64)
+
+    def note(self, seen: torch.Tensor, expected: torch.Tensor) -> None:
+        """Add counts of events [levels], on any device."""
+        both = torch.stack([seen.double(), expected.double()]).cpu()
+        self.seen += both[0]
+        self.expected += both[1]
+
+    def chance(self) -> float:
+        """Return how probable as many events are, or as few."""
+        return either_way(self.seen, self.expected)
+
+
 def either_way(seen: torch.Tensor, expected: torch.Tensor) -> float:
     """Return how probable counts are that are as far off, by the one that says least, too few as well as too many.
 
