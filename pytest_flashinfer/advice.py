@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_flashinfer.data.model import Definition, Solution
+    from pytest_flashinfer.data.model import Definition, Solution, Status
 
-_OTHERS = ("COMPILE_ERROR", "TIMEOUT", "INVALID_REFERENCE", "REWARD_HACK")  # which parameters have nothing to do with
+# Which parameters have nothing to do with.
+_OTHERS: tuple[Status, ...] = ("COMPILE_ERROR", "TIMEOUT", "INVALID_REFERENCE", "REWARD_HACK")
 
 
 def advice(item: pytest.Item, text: str) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 AxisKind = Literal["const", "var", "expr"]
 InputKind = Literal["random", "scalar", "safetensors", "custom"]
@@ -21,7 +21,13 @@ Status = Literal[
     "REWARD_HACK",
     "INVALID_REFERENCE",
 ]
+STATUSES: tuple[Status, ...] = get_args(Status)
 Extra = Mapping[str, Any]  # keys of the file that this model does not name; kept and written back
+
+
+def as_status(word: object) -> Status | None:
+    """Return a word as the status that it is, `None` where it is none."""
+    return next((status for status in STATUSES if status == word), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any, get_args
 from pytest_flashinfer.data import model
 from pytest_flashinfer.data.reader import Malformed, Reader
 
-STATUSES: tuple[str, ...] = get_args(model.Status)
 INPUT_KINDS: tuple[str, ...] = get_args(model.InputKind)
 _PLAIN = {kind: model.InputSpec(kind) for kind in get_args(model.InputKind)}  # a data set has thousands of each
 _NOTHING: model.Extra = {}
@@ -76,7 +75,7 @@ def evaluation(read: Reader) -> model.Evaluation:
     """Build an evaluation. Raises Malformed."""
     where = Reader(read.need("environment", dict), (*read.where, "environment"))
     correct, speed = read.member("correctness"), read.member("performance")
-    status: Any = read.choice("status", STATUSES)
+    status: Any = read.choice("status", model.STATUSES)
     return model.Evaluation(
         status=status,
         environment=model.Environment(where.need("hardware", str), where.take("libs", dict) or {}, where.rest),

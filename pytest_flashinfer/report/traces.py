@@ -8,7 +8,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.append import locked, write
 from pytest_flashinfer.data.model import (
@@ -16,8 +16,8 @@ from pytest_flashinfer.data.model import (
     Environment,
     Evaluation,
     Performance,
-    Status,
     Trace,
+    as_status,
 )
 from pytest_flashinfer.data.write import definition_document, to_line, trace_document
 from pytest_flashinfer.report.excerpt import excerpt
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_flashinfer.data.model import Definition, Solution, Workload
+    from pytest_flashinfer.data.model import Definition, Solution, Status, Workload
 
 TEXT = (6_000, 6_000)  # characters of a failure's text that are kept, of its beginning and of its end
 PRINTED = (3_000, 5_000)  # and of what was printed, which may be any amount
@@ -34,7 +34,7 @@ DIGESTS, VERDICT, UNBUILT = "digests", "verdict", "unbuilt"  # keys that other t
 CHECKED = "checked"  # in `evaluation`: the checks that had passed when a right solution got its line
 ROOFLINE = "roofline_ms"  # beside `latency_ms`: the least time that the card's bandwidth and arithmetic allow
 BOUND_SHARE = "bound_share"  # beside `max_absolute_error`: the largest error over the tolerated one
-OWN_STATUSES = ("REWARD_HACK", "INVALID_REFERENCE")  # flashinfer-bench has no word for them
+OWN_STATUSES: tuple[Status, ...] = ("REWARD_HACK", "INVALID_REFERENCE")  # flashinfer-bench has no word for them
 
 
 _Subject = tuple[str, str, str, str, str]  # definition, workload, author, solution, digest: several may have one name
@@ -44,11 +44,11 @@ _Subject = tuple[str, str, str, str, str]  # definition, workload, author, solut
 class _Told:
     """What has been written of one solution on one workload, and which of its checks passed or failed when last run."""
 
-    status: str = ""
+    status: Status | None = None
     failing: set[str] = field(default_factory=set)
     passing: set[str] = field(default_factory=set)
 
-    def has_news(self, status: str, check: str, *, timed: bool) -> bool:
+    def has_news(self, status: Status, check: str, *, timed: bool) -> bool:
         """Whether a check that ended so makes a line: not where another has failed, which a pass does not undo."""
         if status == "PASSED":
             self.failing.discard(check)
@@ -92,8 +92,8 @@ class TraceWriter:
 
         The log has `text`, which says what failed, and then what was `printed`; each is cut where it is long.
         """
-        status = str(facts.get("status"))
-        if status not in get_args(Status) or status == "INVALID_REFERENCE":
+        status = as_status(facts.get("status"))
+        if status is None or status == "INVALID_REFERENCE":
             return  # it says nothing of the solution
         key = (definition.name, workload.uuid, solution.author, solution.name, solution.digest)
         told = self._told.setdefault(key, _Told())
@@ -103,7 +103,7 @@ class TraceWriter:
         unbuilt = {UNBUILT: True} if "fib_unbuilt" in facts else {}
         checked = {CHECKED: sorted(told.passing)} if status == "PASSED" else {}
         evaluation = Evaluation(
-            cast("Status", "RUNTIME_ERROR" if status in OWN_STATUSES else status),
+            "RUNTIME_ERROR" if status in OWN_STATUSES else status,
             self.environment,
             datetime.now(timezone.utc).isoformat(timespec="microseconds"),
             excerpt(text, *TEXT) + excerpt(printed, *PRINTED),

@@ -19,16 +19,17 @@ from pytest_flashinfer.report.numbers import times
 from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from jinja2 import Environment
     from markupsafe import Markup
 
+    from pytest_flashinfer.data.model import Status
     from pytest_flashinfer.report.html.boards import Chapter, Report
 
 SCRIPTS = ("dom", "code", "charts", "chapter", "filters", "main")  # in the order in which they are joined
-WORDS = {  # for statuses, where there is little room
+WORDS: Mapping[Status, str] = {  # for statuses, where there is little room
     "INCORRECT_NUMERICAL": "numerical",
     "INCORRECT_SHAPE": "shape",
     "INCORRECT_DTYPE": "dtype",

@@ -14,9 +14,9 @@ from pytest_flashinfer.report.results import Result
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_flashinfer.data.model import Definition, Solution, Workload
+    from pytest_flashinfer.data.model import Definition, Solution, Status, Workload
 
-PASSED = "PASSED"
+PASSED: Status = "PASSED"
 LOG_HEAD, LOG_TAIL = 1_500, 2_500  # characters of a log that are kept
 _LINE = '{"definition"'  # how the workload line of a drawn failure starts
 Names = tuple[str, str]  # of a definition and a solution
