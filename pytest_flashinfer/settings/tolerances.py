@@ -123,8 +123,8 @@ def faults(
             if lost := without_effect(named, spec.dtype):
                 yield f"{_listed(name, lost)} has no effect: {why_not(spec.dtype, named.comparison, lost)}"
         elif not any(name in each.outputs for each in elsewhere()):
-            outputs = ", ".join(definition.outputs)
-            yield f"{definition.name} has no output {name!r}{did_you_mean(name, definition.outputs)}; there are {outputs}"
+            outputs, hint = ", ".join(definition.outputs), did_you_mean(name, definition.outputs)
+            yield f"{definition.name} has no output {name!r}{hint}; there are {outputs}"
 
 
 def _is_called(definition: Definition, pattern: str) -> bool:
@@ -134,7 +134,8 @@ def _is_called(definition: Definition, pattern: str) -> bool:
 def _nobody(key: str, definitions: Sequence[Definition], *, outputs: bool) -> str:
     """Say that nothing is called so; `outputs`: an output might have been."""
     known = {word for each in definitions for word in (each.name, each.op_type, *(each.outputs if outputs else ()))}
-    return f"{'no output, ' * outputs}no definition and no op_type of this run is {key!r}{did_you_mean(key, sorted(known))}"
+    hint = did_you_mean(key, sorted(known))
+    return f"{'no output, ' * outputs}no definition and no op_type of this run is {key!r}{hint}"
 
 
 def _ambiguous(names: Iterable[str], definitions: Sequence[Definition]) -> Iterator[str]:
