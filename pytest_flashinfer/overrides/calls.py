@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from pytest_flashinfer.cases.default_inputs import tensor_shapes
 from pytest_flashinfer.cases.own_inputs import as_declared
@@ -21,12 +20,14 @@ from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import MEASURED, Call, Failed
 from pytest_flashinfer.overrides.faults import Teller
-from pytest_flashinfer.worker.cudart import CudaError
+from pytest_flashinfer.worker.memory import is_out_of_memory
 from pytest_flashinfer.worker.outcome import RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import torch
 
     from pytest_flashinfer.cases.contents import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
@@ -190,9 +191,7 @@ def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mappi
 
 def _is_told(error: Exception) -> bool:
     """Whether others say what an error is: of the judge's own, and of a card whose memory does not suffice."""
-    text = str(error).lower()
-    of_card = isinstance(error, (torch.OutOfMemoryError, CudaError)) or "cuda" in text  # as of a launch
-    return isinstance(error, _ITS_OWN) or ("out of memory" in text and of_card)
+    return isinstance(error, _ITS_OWN) or is_out_of_memory(error)
 
 
 def _is_of_library(error: AssertionError) -> bool:

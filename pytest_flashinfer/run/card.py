@@ -52,14 +52,13 @@ class Card:
             yield
             self._give_back()
         except Exception as error:
-            if "out of memory" not in str(error) or not self.cuda:
+            if not self.cuda:
                 raise
             import torch
 
-            from pytest_flashinfer.worker.cudart import CudaError
-            from pytest_flashinfer.worker.memory import MemoryShort
+            from pytest_flashinfer.worker.memory import MemoryShort, is_out_of_memory
 
-            if not isinstance(error, (CudaError, torch.OutOfMemoryError)):
+            if not is_out_of_memory(error):
                 raise
             torch.cuda.empty_cache()
             shared = "run fewer processes on it" if self.sharers > 1 else "another program may use it"

@@ -14,6 +14,7 @@ from pytest_flashinfer.inputs.sizes.beyond_int32 import crossings
 from pytest_flashinfer.inputs.sizes.undecided import refuse_unknown
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.outputs.properties import Record
+from pytest_flashinfer.worker.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +57,7 @@ class HugeSizes:
             try:
                 check(case.axes, case.recipe)
             except (InputsError, ReferenceFailed, OutOfRoom, RuntimeError) as error:
-                if isinstance(error, RuntimeError) and not _is_shortage(str(error)):
+                if isinstance(error, RuntimeError) and not is_out_of_memory(error):
                     raise
                 undecided = f"{_named(case)} could not be judged: {error}"
                 cases = [each for each in cases if each is not case]
@@ -117,5 +118,5 @@ def _named(case: Crossing) -> str:
 
 
 def _is_shortage(text: str) -> bool:
-    """Say whether an error of torch, of CUDA or of a kernel tells of too little memory."""
+    """Say whether what another process tells of an error of torch, of CUDA or of a kernel is that memory is short."""
     return "out of memory" in text.lower()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ _LIMITS = Path("/sys/fs/cgroup")
 _KNOWN = 256  # places of the arena that are kept in mind: those of some layouts
 MOST_PIECES = 64  # of one block; there are some sixteen at the most
 LARGE = 1 << 29  # bytes of an arena, or of a result, that another process may need while nobody calls
+_CUDA_OUT_OF_MEMORY = 2  # of the runtime and of the driver
+_SHORTAGE = re.compile(r"(CUDA error|CUDA driver error|Triton Error \[CUDA\]): .*out of memory", re.IGNORECASE)
+_RAISED = {RuntimeError, getattr(torch, "AcceleratorError", RuntimeError)}  # by a launch; the second by newer torch
 _EMPTY = torch.empty  # bound before foreign code could replace them
 _AS_TENSOR = torch.as_tensor
 _FROM_BUFFER = torch.frombuffer
@@ -33,6 +37,18 @@ DTYPES = {str(value): value for value in vars(torch).values() if isinstance(valu
 
 class MemoryShort(Exception):  # noqa: N818 - what happened
     """A device's memory does not suffice for the judge; one line."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of this process says that a card's memory does not suffice, as torch, CUDA and Triton say it.
+
+    That of the host is another matter, and so is what an error of another kind says of memory.
+    """
+    if isinstance(error, cudart.CudaError):
+        return error.code == _CUDA_OUT_OF_MEMORY
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return type(error) in _RAISED and _SHORTAGE.match(str(error)) is not None
 
 
 def give_back(most: int = 1 << 30, device: str = "cuda:0") -> None:
