@@ -32,18 +32,6 @@ class AgentTrace:
 
     document: Any
 
-    @property
-    def requests(self) -> list[dict[str, Any]]:
-        """The conversations: objects with `model` and `conversation`."""
-        if isinstance(self.document, list):
-            return [entry for entry in self.document if entry["type"] == "llm_request"]
-        return [self.document]
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The models that spoke, in order, each once."""
-        return tuple(dict.fromkeys(request["model"] for request in self.requests))
-
 
 def load_agent(path: Path) -> Loaded[AgentTrace]:
     """Read an agent trace of either form; never raises on bad content, which is told as faults."""

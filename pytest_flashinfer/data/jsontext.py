@@ -159,9 +159,9 @@ def _broken(path: Path, message: str, line: int | None = None) -> Document:
     return Document(path, faults=(Fault(path, line, "", message),), line=line or 1)
 
 
-def read_json(path: Path, *, limit: int = MAX_BYTES, nan_ok: bool = False) -> Document:
+def read_json(path: Path, *, nan_ok: bool = False) -> Document:
     """Read a file that holds one JSON document; never raises, never waits for a pipe."""
-    data = read_bytes(path, limit)
+    data = read_bytes(path, MAX_BYTES)
     if isinstance(data, str):
         return _broken(path, data)
     text, remark = decode(data)
@@ -173,10 +173,11 @@ def read_json(path: Path, *, limit: int = MAX_BYTES, nan_ok: bool = False) -> Do
     return document
 
 
-def read_json_lines(path: Path, *, limit: int = MAX_BYTES, nan_ok: bool = True) -> Iterator[Document]:
+def read_json_lines(path: Path) -> Iterator[Document]:
     """Read a file that holds one JSON document a line; blank lines are skipped; never raises.
 
-    Only one line is held at a time; reading stops after `MAX_BROKEN_LINES` lines that are not JSON.
+    NaN and Infinity pass, as old trace files have them. Only one line is held at a time; reading stops after
+    `MAX_BROKEN_LINES` lines that are not JSON.
     """
     try:
         reason = refuse(path)
@@ -184,16 +185,16 @@ def read_json_lines(path: Path, *, limit: int = MAX_BYTES, nan_ok: bool = True) 
             yield _broken(path, reason)
             return
         with path.open("rb") as file:
-            yield from _lines(path, iter(lambda: file.readline(limit + 1), b""), limit, nan_ok=nan_ok)
+            yield from _lines(path, iter(lambda: file.readline(MAX_BYTES + 1), b""))
     except (OSError, ValueError) as error:
         yield _broken(path, f"cannot be read: {reason_of(error)}")
 
 
-def _lines(path: Path, lines: Iterator[bytes], limit: int, *, nan_ok: bool) -> Iterator[Document]:
+def _lines(path: Path, lines: Iterator[bytes]) -> Iterator[Document]:
     broken = 0
     for number, data in enumerate(lines, 1):
-        if len(data) > limit:
-            yield _broken(path, f"a line of more than {limit >> 20} MiB; the rest of the file is not read", number)
+        if len(data) > MAX_BYTES:
+            yield _broken(path, f"a line of more than {MAX_BYTES >> 20} MiB; the rest of the file is not read", number)
             return
         if not data.strip():
             continue
@@ -203,7 +204,7 @@ def _lines(path: Path, lines: Iterator[bytes], limit: int, *, nan_ok: bool) -> I
                 yield _broken(path, remark, number)
                 broken += 1
         else:
-            document = parse_json(text.rstrip("\r\n"), path, line=number, nan_ok=nan_ok)
+            document = parse_json(text.rstrip("\r\n"), path, line=number, nan_ok=True)
             document.notes = (remark,) if remark else ()
             broken += not document.readable
             yield document

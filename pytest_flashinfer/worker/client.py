@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.shared import Shared
 
 START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context
+_MAP_SECONDS = 30.0
 _GRACE = 2.0  # how long the exit status of a worker that hung up is waited for
 _CUT = 16_000
 _TWICE = "answered twice, as where a child process of the solution returns as well: have it end by os._exit"
@@ -86,18 +87,18 @@ class Worker:
         except CallFailed as error:
             raise BuildFailed(error.message, error.traceback, error.log) from None
 
-    def fit(self, memory: Shared, nbytes: int, front: int = 0, timeout: float = 30.0) -> None:
+    def fit(self, memory: Shared, nbytes: int, front: int = 0) -> None:
         """Have `memory` hold at least `nbytes` behind a front and be mapped here; one that has to grow is a new one."""
         if not memory.holds(nbytes, front):
-            self.let_go(memory, timeout)
+            self.let_go(memory)
             memory.reserve(nbytes, front)
             message, fds = memory.export()
-            self.ask({"do": "map", **message}, timeout, fds)
+            self.ask({"do": "map", **message}, _MAP_SECONDS, fds)
 
-    def let_go(self, memory: Shared, timeout: float = 30.0) -> None:
+    def let_go(self, memory: Shared) -> None:
         """Have a card's memory closed in the worker before it is freed by the judge, as CUDA demands."""
         if memory.device != "cpu" and memory.nbytes:
-            self.ask({"do": "unmap"}, timeout)
+            self.ask({"do": "unmap"}, _MAP_SECONDS)
 
     def call(self, request: Mapping[str, Any], timeout: float) -> Message:
         """Pass `request` to the handler and return its reply, untrusted plain values; raises CallFailed."""

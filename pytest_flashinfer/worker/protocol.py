@@ -39,11 +39,11 @@ class Disconnected(Exception):  # noqa: N818 - an end, not always an error
     """The other end closed the socket."""
 
 
-def encode(message: Mapping[str, Any], limit: int = FROM_JUDGE) -> bytes:
-    """Return `message` as one frame; raises `ProtocolError` where it is larger than `limit` bytes."""
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return `message` as one frame; raises `ProtocolError` where it is larger than `FROM_JUDGE` bytes."""
     body = _ENCODER.encode(message).encode()
-    if len(body) > limit:
-        raise ProtocolError(f"a message of {len(body)} bytes is over the limit of {limit}")
+    if len(body) > FROM_JUDGE:
+        raise ProtocolError(f"a message of {len(body)} bytes is over the limit of {FROM_JUDGE}")
     return HEADER.pack(len(body)) + body
 
 

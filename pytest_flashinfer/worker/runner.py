@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cache", "Output", "RunResult", "Runner", "Value", "Violation"]
 Cache = Literal["cold", "warm"]
+READ_SECONDS = 60.0  # for what no code of a solution takes part in
 WARM_SECONDS = 0.02  # of calls ahead of a measurement
 # Bytes by which a moved call's tensors are apart from another call's. Their addresses are odd multiples of 128: those
 # of whole tensors are multiples of 256, those of a tensor's parts need not be.
@@ -110,24 +111,24 @@ class Runner:
         request = {**self._request(inputs, outputs, cache), "do": "warm", "seconds": WARM_SECONDS}
         self.worker.call(request, timeout + WARM_SECONDS)
 
-    def settle(self, timeout: float = 60.0) -> list[Violation]:
+    def settle(self) -> list[Violation]:
         """Look once more whether the last call's results changed since; what is found joins its violations.
 
         So does what the worker finds wrong with itself.
         """
         if self._last is None or self._pristine is None:
             return []
-        reply = self.worker.call({"do": "reread"}, timeout)
+        reply = self.worker.call({"do": "reread"}, READ_SECONDS)
         self._pristine.look()
         last, known = self._last, len(self._last.violations)
         last.violations += replies.problems(reply)
         last.add_late(_true(self._changed(self._pristine, self._pristine.layout.live)))
         return last.violations[known:]
 
-    def read_clock(self, timeout: float = 60.0) -> None:
+    def read_clock(self) -> None:
         """Fill in the device times of the timed calls since the last reading."""
         for cache in sorted({cache for cache, _ in self._timed}):
-            reply = self.worker.call({"do": "clock", "cache": cache}, timeout)
+            reply = self.worker.call({"do": "clock", "cache": cache}, READ_SECONDS)
             spans = [span for span in replies.as_list(reply.get("spans")) if isinstance(span, dict)]
             kernels = replies.names(reply, "kernels")
             results = [result for used, result in self._timed if used == cache]

@@ -27,18 +27,6 @@ def test_openais_form_stays_as_it_is(tmp_path, document):
     assert loaded.value.document == document
 
 
-def test_models_are_named_once_each():
-    loaded, _ = normalised([REQUEST, TOOL, MCP, OTHER, REQUEST])
-    assert loaded == [REQUEST, TOOL, MCP, OTHER, REQUEST]
-
-
-def test_requests_and_models(tmp_path):
-    many = load_agent(samples.write(tmp_path / "a.json", [REQUEST, TOOL, MCP, OTHER, REQUEST])).value
-    assert many.models == ("m", "n")
-    assert len(many.requests) == 3
-    assert load_agent(samples.write(tmp_path / "b.json", CHAT)).value.requests == [CHAT]
-
-
 VLLM = {
     "id": "chatcmpl-1",
     "model": "m",

@@ -157,12 +157,13 @@ def test_what_cannot_be_opened_is_told(tmp_path):
     assert "cannot be read" in read_json(Path("a\0b")).faults[0].message
 
 
-def test_files_over_the_limit_are_not_read(tmp_path):
+def test_files_over_the_limit_are_not_read(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"a": "x" * (2 << 20)}))
     assert read_json(path).readable
-    assert "larger than 1 MiB" in read_json(path, limit=1 << 20).faults[0].message
-    assert "more than 1 MiB" in next(read_json_lines(path, limit=1 << 20)).faults[0].message
+    monkeypatch.setattr(jsontext, "MAX_BYTES", 1 << 20)
+    assert "larger than 1 MiB" in read_json(path).faults[0].message
+    assert "more than 1 MiB" in next(read_json_lines(path)).faults[0].message
 
 
 def test_lines_have_their_numbers_and_are_independent(tmp_path):

@@ -52,7 +52,7 @@ def test_a_ratio_that_lets_zeros_pass_is_named() -> None:
 def test_what_is_right_bit_for_bit_is_only_a_note() -> None:
     x = torch.randn(4, 8)
     copied = probe(truth_of(lambda x: x.clone(), (4, 8), x=x), inputs={"x": x})
-    assert [(each.candidate, each.refused) for each in copied] == [("a copy of the input x", False)]
+    assert [(each.reason.partition(" is")[0], each.refused) for each in copied] == [("y: a copy of the input x", False)]
     zero = probe(truth_of(lambda x: x * 0, (4, 8), x=x))
     assert zero
     assert not any(each.refused for each in zero)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_flashinfer.worker import protocol
 from pytest_flashinfer.worker.protocol import (
     FROM_WORKER,
     HEADER,
@@ -151,6 +152,7 @@ def test_descriptors_reach_the_worker_and_none_come_back(pair, tmp_path):
     assert not ours._fds
 
 
-def test_a_message_larger_than_its_limit_is_not_sent():
+def test_a_message_larger_than_its_limit_is_not_sent(monkeypatch):
+    monkeypatch.setattr(protocol, "FROM_JUDGE", 50)
     with pytest.raises(ProtocolError, match="over the limit"):
-        encode({"text": "x" * 100}, limit=50)
+        encode({"text": "x" * 100})

@@ -30,7 +30,6 @@ class Vacuous:
     """
 
     output: str
-    candidate: str
     reason: str
     refused: bool
     stated: bool = False
@@ -119,7 +118,7 @@ def _explain(output: OutputTruth, candidate: str, value: torch.Tensor, tolerance
     assert native is not None
     name = output.name
     if torch.equal(torch.nan_to_num(_number(value)), torch.nan_to_num(_number(native))):
-        return Vacuous(name, candidate, f"{name}: {candidate} is the right answer here", refused=False)
+        return Vacuous(name, f"{name}: {candidate} is the right answer here", refused=False)
     own = in_force(tolerance, name, output.dtype)
     top = float(torch.nan_to_num(native.to(torch.float64), posinf=0.0, neginf=0.0).abs().max())
     if own.explicit:
@@ -138,7 +137,7 @@ def _explain(output: OutputTruth, candidate: str, value: torch.Tensor, tolerance
         reason = f"the tolerance of {name} proves nothing: {passes}; tighten it"
     else:
         reason = f"the reference proves nothing of {name} here: {passes}; take other inputs, or state a tolerance"
-    return Vacuous(name, candidate, reason, refused=True, stated=stated)
+    return Vacuous(name, reason, refused=True, stated=stated)
 
 
 def _number(tensor: torch.Tensor) -> torch.Tensor:
