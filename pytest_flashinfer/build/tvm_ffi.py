@@ -26,7 +26,7 @@ def build(request: Request, code: str, include: list[str]) -> Callable[..., Any]
     """Compile the sources, whose text without comments is `code`, and return the entry function.
 
     Sources without an export of their own get a generated one. torch tensors passed to the function arrive as
-    `tvm::ffi::TensorView`, without a copy.
+    `tvm::ffi::TensorView`, without a copy. Raises BuildError for what the author can mend.
     """
     reason = missing()
     if reason is not None:
@@ -40,11 +40,7 @@ def build(request: Request, code: str, include: list[str]) -> Callable[..., Any]
     key = digest(request, "tvm-ffi", tvm_ffi.__version__, generated, arch, include=include)
 
     def compile_in(sources: Path, out: Path) -> Path:
-        files = [str(sources / path) for path in binding.units(request["sources"])]
-        if generated:
-            extra = out / "fib_binding.cpp"
-            extra.write_text(generated)
-            files.append(str(extra))
+        files = _files(request, sources, generated, out)
         entry_folder = (sources / request["entry_file"]).parent
         if arch:
             os.environ.setdefault("TVM_FFI_CUDA_ARCH_LIST", arch.replace(";", " ").replace("+PTX", ""))
@@ -66,3 +62,13 @@ def build(request: Request, code: str, include: list[str]) -> Callable[..., Any]
         return module[function]  # type: ignore[no-any-return]
     except (AttributeError, KeyError) as error:
         raise BuildError(f"the library exports no function {function!r}; see entry_point") from error
+
+
+def _files(request: Request, sources: Path, generated: str, out: Path) -> list[str]:
+    """Return what is compiled; a generated export is written into `out`."""
+    files = [str(sources / path) for path in binding.units(request["sources"])]
+    if generated:
+        extra = out / "fib_binding.cpp"
+        extra.write_text(generated)
+        files.append(str(extra))
+    return files

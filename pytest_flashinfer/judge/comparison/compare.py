@@ -46,32 +46,39 @@ def compare(  # noqa: PLR0913 - all but two have defaults
     what is wrong, which takes longer than to find it. `ranked`: ids of a top-k have values beside them, in their order.
     `alike`: the inputs that are declared with the output's shape; others have it at some sizes, and give no hint.
     """
-    settings = tolerance or Tolerance()
-    own = in_force(settings, truth.name, truth.dtype)
-    if actual is None or truth.native is None:
-        return _missing(actual, truth)
-    mismatch = _layout(actual, truth)
+    mismatch = _missing(actual, truth) or _layout(actual, truth)
     if mismatch is not None:
         return mismatch
+    assert actual is not None
+    settings = tolerance or Tolerance()
+    own = in_force(settings, truth.name, truth.dtype)
     if truth.replaced is not None and not own.explicit and own.required_matched_ratio is None:
         held = compare_chosen(actual, truth)
         if not held.ok:
             return held
-    if own.comparison == "topk" and not actual.is_floating_point():
-        return compare_topk(actual, truth, inputs or {}, ranked=ranked)
-    if (truth.how == SAMPLED or own.comparison == "sampling") and not actual.is_floating_point():
-        known = None if draws is None else draws.setdefault(truth.name, Draws())
-        return compare_samples(actual, truth, inputs or {}, known)
+    if not actual.is_floating_point():
+        if own.comparison == "topk":
+            return compare_topk(actual, truth, inputs or {}, ranked=ranked)
+        if truth.how == SAMPLED or own.comparison == "sampling":
+            return compare_samples(actual, truth, inputs or {}, _draws_of(truth.name, draws))
     if own.comparison == "exact" or not floats.is_float(truth.dtype):
         judge: Exact | Values = Exact(actual, truth, own, strict=settings.explicit)
     else:
         judge = Values(actual, truth, own, equal_nan=bool(own.equal_nan) or (equal_nan and own.equal_nan is None))
+    tried = {name: value for name, value in (inputs or {}).items() if alike is None or name in alike}
+    return _decided(judge, tried, previous, explained=explained)
+
+
+def _decided(
+    judge: Exact | Values, inputs: Mapping[str, Any], previous: torch.Tensor | None, *, explained: bool
+) -> Comparison:
     tally = judge.run()
     found = decide(judge, tally)
-    if not found.ok and explained:
-        given = {name: value for name, value in (inputs or {}).items() if alike is None or name in alike}
-        found = explain(judge, tally, given, previous)
-    return found
+    return found if found.ok or not explained else explain(judge, tally, inputs, previous)
+
+
+def _draws_of(name: str, draws: dict[str, Draws] | None) -> Draws | None:
+    return None if draws is None else draws.setdefault(name, Draws())
 
 
 def refuse_unfair(truth: Truth, tolerance: Tolerance) -> None:
@@ -87,15 +94,18 @@ def refuse_unfair(truth: Truth, tolerance: Tolerance) -> None:
                 raise Unfair(found.summary)
 
 
-def _missing(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison:
+def _missing(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison | None:
+    if actual is not None and truth.native is not None:
+        return None
     if actual is None and truth.native is None:
         return Comparison(truth.name, ok=True, lines=(f"{truth.name}: left out on both sides",))
     side = "missing" if actual is None else "given, but the reference leaves it out"
     return Comparison(truth.name, ok=False, problem="missing", lines=(f"{truth.name}: {side}",))
 
 
-def _layout(actual: torch.Tensor, truth: OutputTruth) -> Comparison | None:
+def _layout(actual: torch.Tensor | None, truth: OutputTruth) -> Comparison | None:
     native = truth.native
+    assert actual is not None
     assert native is not None
     if actual.dtype != native.dtype:
         line = f"{truth.name}: dtype {floats.name_of(actual.dtype)} instead of {floats.name_of(native.dtype)}"

@@ -76,27 +76,18 @@ def _real(spread: Spread, name: str) -> OutputTruth:
     dtype, native, wide = spread.run.outputs[name].dtype, spread.native[name], spread.wide[name]
     assert native is not None
     assert wide is not None
-    wide, notes = wide.to(torch.float64), []
-    squares = spread.squares.get(name)
-    limit = _limit(spread, name, wide, dtype)
-    if squares is None:
-        notes.append("no noise run was possible: bound by dtype")
-    if name in spread.moved:
-        notes.append("bounds have room for the values of other ids, where their order is a matter of rounding")
+    wide, squares, notes = wide.to(torch.float64), spread.squares.get(name), _remarks(spread, name)
     given = native.to(torch.float64)
     known, other = _values(given, wide, dtype)
     disputed, bare = int(other.sum()), other & known  # where only the reference itself has a value
     if disputed:
         notes.append(f"{disputed} elements are finite in only one of reference and float64")
     error = torch.nan_to_num((given - wide).abs_(), nan=0.0, posinf=0.0, neginf=0.0).masked_fill_(other, 0.0)
+    rounded, limit = _fitting(spread, name, wide, error)
+    if rounded != dtype:
+        notes.append(f"the reference gives {rounded}: bounds have room for its last rounding")
     ratio = error / limit
-    worst = float(ratio.max()) if ratio.numel() else 0.0
-    short = _rounded_to(native, dtype) if worst > FAR else None
-    if short is not None:
-        limit = _limit(spread, name, wide, short)
-        ratio = error / limit
-        worst = float(ratio.max())
-        notes.append(f"the reference gives {short}: bounds have room for its last rounding")
+    worst = _largest(ratio)
     if worst > 1:
         factor = rows(ratio).amax(dim=1, keepdim=True).expand(rows(ratio).shape).reshape(limit.shape)  # of each row
         limit = limit * torch.where(factor > 1, _MARGIN * factor, 1.0)
@@ -105,7 +96,7 @@ def _real(spread: Spread, name: str) -> OutputTruth:
         notes.append(f"the reference's own rounding is {worst:.3g} times the bound: widened where it is")
     undecided, some = other & ~known, bool(bare.any())
     if some:
-        wide, limit = torch.where(bare, given, wide), torch.where(bare, bound.table(given, short or dtype), limit)
+        wide, limit = torch.where(bare, given, wide), torch.where(bare, bound.table(given, rounded), limit)
         notes.append(f"{int(bare.sum())} elements are judged by the reference as it is, bound by dtype")
     return OutputTruth(
         name,
@@ -127,6 +118,27 @@ def _values(given: torch.Tensor, wide: torch.Tensor, dtype: str) -> tuple[torch.
     known = torch.isfinite(given)
     other = known != (torch.isfinite(wide) & (wide.abs() < overflow_at(dtype)))
     return known, other | (torch.isnan(given) != torch.isnan(wide))
+
+
+def _remarks(spread: Spread, name: str) -> list[str]:
+    """Return what has to be known of the noise runs."""
+    notes = [] if name in spread.squares else ["no noise run was possible: bound by dtype"]
+    if name in spread.moved:
+        notes.append("bounds have room for the values of other ids, where their order is a matter of rounding")
+    return notes
+
+
+def _fitting(spread: Spread, name: str, wide: torch.Tensor, error: torch.Tensor) -> tuple[str, torch.Tensor]:
+    """Return the dtype that the reference rounds to, and the tolerated error of each element for that one."""
+    dtype, native = spread.run.outputs[name].dtype, spread.native[name]
+    assert native is not None
+    limit = _limit(spread, name, wide, dtype)
+    short = _rounded_to(native, dtype) if _largest(error / limit) > FAR else None
+    return (dtype, limit) if short is None else (short, _limit(spread, name, wide, short))
+
+
+def _largest(ratio: torch.Tensor) -> float:
+    return float(ratio.max()) if ratio.numel() else 0.0
 
 
 def _limit(spread: Spread, name: str, wide: torch.Tensor, dtype: str) -> torch.Tensor:
