@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FaultKind = Literal["fault", "warning", "skip"]
 JsonPath = tuple[str | int, ...]
+Finding = tuple[JsonPath, str, FaultKind]  # where a rule is broken, and how
 
 
 def show_path(where: JsonPath) -> str:

@@ -20,10 +20,8 @@ from pytest_flashinfer.data.untouched import is_untouched, values_returned
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_flashinfer.data.faults import FaultKind, JsonPath
+    from pytest_flashinfer.data.faults import FaultKind, Finding
     from pytest_flashinfer.data.model import Definition
-
-    Finding = tuple[JsonPath, str, FaultKind]
 
 ALIKE = 0.8  # of two names, from here on a slip of the pen: `weights` for `weight`, not `hidden` for `hidden_states`
 DUMP = 5  # the form in which references are called by name, and constants may come from the data

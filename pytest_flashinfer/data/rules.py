@@ -1,21 +1,21 @@
-"""What no schema can say of a definition: one small generator per rule, each yielding places and messages."""
+"""What no schema can say of a definition: one small generator per rule, each yielding places and messages.
+
+Those about axes are in axis_rules.py, those about its code in reference_rules.py.
+"""
 
 from __future__ import annotations
 
-import re
 from itertools import islice
-from keyword import iskeyword
 from typing import TYPE_CHECKING
 
-from pytest_flashinfer.data import schema
+from pytest_flashinfer.data import axis_rules, schema
 from pytest_flashinfer.data.constraints import ConstraintError, UnsupportedError, parse, zero_divisor
 from pytest_flashinfer.data.contradictions import contradictions
-from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
+from pytest_flashinfer.data.faults import Fault, Finding, JsonPath, Loaded, unique
 from pytest_flashinfer.data.losses import nothing_is_lost
 from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
-from pytest_flashinfer.data.sizes import SizeError, resolve
 from pytest_flashinfer.data.vocabulary import COUNTS
 
 if TYPE_CHECKING:
@@ -24,84 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition
 
-Finding = tuple[JsonPath, str, FaultKind]
 CANONICAL = (3, 4)  # the forms of which a data set holds one file each, of the definition's name
-
-
-def axes_exist(definition: Definition) -> Iterator[Finding]:
-    """Demand that every size in a shape is an axis, or a number."""
-    for group, tensors in (("inputs", definition.inputs), ("outputs", definition.outputs)):
-        for name, tensor in tensors.items():
-            for number, size in enumerate(tensor.shape or ()):
-                if size in definition.axes or size.isdecimal():
-                    continue
-                hint = did_you_mean(size, definition.axes) or "; declare it under axes"
-                if re.search(r"[-+*/%( ]", size):
-                    hint = "; a computed size needs an axis of type 'expr'"
-                yield (group, name, "shape", number), f"unknown axis {size!r}{hint}", "fault"
-
-
-def axes_are_identifiers(definition: Definition) -> Iterator[Finding]:
-    """Demand names of axes that can stand in constraints and be parameters in Python."""
-    for name in definition.axes:
-        if not name.isidentifier() or iskeyword(name):
-            why = "a keyword of Python" if iskeyword(name) else "not a name in Python"
-            yield ("axes", name), f"axis {name!r} is {why}: rename it, with letters, digits and '_'", "fault"
-
-
-def axes_are_used(definition: Definition) -> Iterator[Finding]:
-    """Warn of an axis that nothing mentions: a leftover, or a slip of the pen."""
-    tensors = (*definition.inputs.values(), *definition.outputs.values())
-    used = {size for tensor in tensors for size in tensor.shape or ()}
-    texts = [*definition.constraints, *(axis.expression or "" for axis in definition.axes.values())]
-    texts.append(definition.reference or "")
-    words = {word for text in texts for word in re.findall(r"\w+", text)}
-    parents = {axis.parent for axis in definition.axes.values()}
-    for name in definition.axes.keys() - used - words - parents:
-        yield ("axes", name), f"axis {name!r} is not used: remove it, or use it in a shape", "warning"
-
-
-def constants_have_values(definition: Definition) -> Iterator[Finding]:
-    """Demand a value of every constant; without it a workload may still state the size."""
-    for name, axis in definition.axes.items():
-        if axis.kind == "const" and axis.value is None and definition.form != DUMP:
-            yield ("axes", name), "a 'const' axis needs a 'value'", "fault"
-
-
-def axes_are_sizes(definition: Definition) -> Iterator[Finding]:
-    """Demand that parents exist and expressions lead somewhere."""
-    for name, axis in definition.axes.items():
-        if axis.parent is not None and axis.parent not in definition.axes:
-            yield (
-                ("axes", name, "parent"),
-                f"unknown axis {axis.parent!r}{did_you_mean(axis.parent, definition.axes)}",
-                "fault",
-            )
-        if axis.parent == name:
-            yield ("axes", name, "parent"), "an axis cannot be its own parent", "fault"
-        if axis.kind == "expr" and axis.expression is not None:
-            try:
-                expression = parse(axis.expression, list(definition.axes))
-                arithmetic = expression.kind != "prose" and not expression.reads_tensors
-                message = "" if arithmetic else "is not arithmetic over axes: write it as '2 * n' is"
-            except ConstraintError as error:
-                message = str(error)
-            if message:
-                yield ("axes", name, "expression"), f"{axis.expression!r} {message}", "fault"
-    try:
-        resolve(definition, dict.fromkeys(definition.var_axes, 720720))  # divisible by all numbers up to 16
-    except SizeError as error:
-        if error.circular:
-            yield ("axes", error.axis, "expression"), str(error), "fault"
-
-
-def sizes_are_not_negative(definition: Definition) -> Iterator[Finding]:
-    """Refuse a negative constant, but for what a dump writes among the axes and no shape names: a parameter."""
-    tensors = (*definition.inputs.values(), *definition.outputs.values())
-    named = {size for tensor in tensors for size in tensor.shape or ()}
-    for name, value in definition.const_axes.items():
-        if value < 0 and (name in named or definition.form != DUMP):
-            yield ("axes", name, "value"), f"{value} is less than 0: a size is not negative", "fault"
 
 
 def names_do_not_overlap(definition: Definition) -> Iterator[Finding]:
@@ -199,9 +122,7 @@ def counts_are_expressions(definition: Definition) -> Iterator[Finding]:
 # A fault of these leaves open what is right: the reference means something else than the contract, or inputs are drawn
 # that the contract rules out. With one of the others a kernel can still be judged.
 CONTRACT_RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
-    axes_exist,
-    axes_are_sizes,
-    sizes_are_not_negative,
+    *axis_rules.CONTRACT_RULES,
     outputs_fit_their_inputs,
     layouts_are_permutations,
     *REFERENCE_RULES,
@@ -209,12 +130,11 @@ CONTRACT_RULES: tuple[Callable[[Definition], Iterator[Finding]], ...] = (
     constraints_agree,
 )
 RULES = (
-    axes_are_identifiers,
-    constants_have_values,
+    *axis_rules.FIRST_RULES,
     names_do_not_overlap,
     *CONTRACT_RULES,
     counts_are_expressions,
-    axes_are_used,
+    axis_rules.axes_are_used,
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import schema
-from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
+from pytest_flashinfer.data.faults import Fault, Finding, JsonPath, Loaded, unique
 from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.source import BrokenSource, bound_names, functions, parse_python
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Solution
 
-Finding = tuple[JsonPath, str, FaultKind]
 _PYTHON = ("python", "triton", "tilelang", "cutedsl", "cutile")  # languages whose entry is a Python function
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.data import scalars, schema
 from pytest_flashinfer.data.blobs import BlobError, candidates, find_tensor
 from pytest_flashinfer.data.constraints import ConstraintError, parse
-from pytest_flashinfer.data.faults import Fault, FaultKind, JsonPath, Loaded, unique
+from pytest_flashinfer.data.faults import Fault, Finding, JsonPath, Loaded, unique
 from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.sizes import SizeError, resolve
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.data.model import Definition, Workload
 
-Finding = tuple[JsonPath, str, FaultKind]
 MAX_FAULTS = 2000  # told of the workloads of one definition
 _AXES: JsonPath = ("workload", "axes")
 _INPUTS: JsonPath = ("workload", "inputs")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pytest_flashinfer.judge.floats import SIXTEEN, is_narrow, representable
-from pytest_flashinfer.judge.oracle import distribute, roundoff
+from pytest_flashinfer.judge.oracle import distribute, held_operands, roundoff
 from pytest_flashinfer.judge.oracle.bits import certain
 from pytest_flashinfer.judge.oracle.lifted import (
     Lifted,
@@ -78,7 +78,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         if op.name in ("logsumexp", "sum") and floats and not floats[0].origin:
             step.sums = op.name == "logsumexp" or floats[0].exponential
             if step.sums and self.working:
-                roundoff.rounds(step, SUMMED, roundoff.exponentials(step, args)[0], self.working)
+                held_operands.rounds(step, SUMMED, roundoff.exponentials(step, args)[0], self.working)
         if op.name in ("exp", "exp2") and floats:
             step.decay = roundoff.decay(floats[0])
             self.plan.decay = max(self.plan.decay, step.decay)
@@ -116,10 +116,10 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
             if is_narrow(arg.declared) and not arg.origin:
                 replace(op, args, place, torch.Tensor.to(arg, arg.declared).to(self.wide))
                 low.append((place, arg.declared))
-            elif arg.declared in SIXTEEN and not arg.origin and roundoff.rounds(step, place, arg, arg.declared):
+            elif arg.declared in SIXTEEN and not arg.origin and held_operands.rounds(step, place, arg, arg.declared):
                 low.append((place, arg.declared))
             elif not strict and self.working and arg.declared not in SIXTEEN:
-                low += [(place, self.working)] if roundoff.rounds(step, place, arg, self.working) else []
+                low += [(place, self.working)] if held_operands.rounds(step, place, arg, self.working) else []
         step.low, step.settled = tuple(low), tuple(settled)
         self.plan.low = next((dtype for _, dtype in low if not is_narrow(dtype)), self.plan.low)
 

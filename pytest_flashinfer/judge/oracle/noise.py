@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.judge.floats import is_narrow
-from pytest_flashinfer.judge.oracle import distribute, roundoff
+from pytest_flashinfer.judge.oracle import distribute, held_operands, roundoff
 from pytest_flashinfer.judge.oracle.disturb import Chance, disturb
 from pytest_flashinfer.judge.oracle.lifted import Lifted, flatten, replace, short, tag
 from pytest_flashinfer.judge.oracle.ops import Kind, Op, describe
@@ -121,7 +121,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         The first keeps errors that have a common cause together, the second misses no element by chance.
         """
         if self.number % 2 and self.operands and step.name in _PRODUCTS and not any(is_narrow(d) for _, d in step.low):
-            held = roundoff.held_error(func, step, args) if step.low else None
+            held = held_operands.held_error(func, step, args) if step.low else None
             self._held = None if held is None else held * self.loud
             return
         for place, dtype in step.low:
@@ -179,10 +179,10 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             return self._pushed(arg, torch.finfo(dtype).eps / 2)
         plain = arg.as_subclass(torch.Tensor)
         if self.number in _ROUNDED:  # equal operands are rounded alike, and so may be what they are multiplied by
-            largest = roundoff.summed_top(step, place, plain) if self.number else 1.0
+            largest = held_operands.summed_top(step, place, plain) if self.number else 1.0
             held = (plain / largest).to(dtype).to(self.wide) * largest
             return torch.where(held.isfinite(), held, plain)
-        return roundoff.held(
+        return held_operands.held(
             step, place, plain, plain * self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
         )
 
@@ -222,7 +222,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         unit = _HELD * torch.finfo(dtype).eps / 4 * self.loud
         terms, top = roundoff.exponentials(step, args)
         if self.number:
-            terms = roundoff.held(step, SUMMED, terms, terms * self.dice.rounding(arg, unit))
+            terms = held_operands.held(step, SUMMED, terms, terms * self.dice.rounding(arg, unit))
         else:
             terms = terms.to(dtype).to(self.wide)
         replace(op, args, 0, terms if top is None else terms.log() + top)

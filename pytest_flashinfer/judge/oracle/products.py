@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.judge.floats import SIXTEEN, is_narrow
-from pytest_flashinfer.judge.oracle import roundoff
+from pytest_flashinfer.judge.oracle import held_operands
 from pytest_flashinfer.judge.oracle.lifted import Lifted
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def product(step: Step, args: list[Any], result: torch.Tensor, working: torch.dt
     exact: dict[int, torch.Tensor] = {}
     for place, arg in enumerate(pair):
         computed = not arg.origin and arg.declared not in SIXTEEN and not is_narrow(arg.declared)
-        if computed and of_sixteen(pair[1 - place]) and roundoff.rounds(step, place, arg, working):
+        if computed and of_sixteen(pair[1 - place]) and held_operands.rounds(step, place, arg, working):
             low.append((place, working))
             exact |= {place: step.exact.pop(place)} if place in step.exact else {}
     return Product(step, tuple(low), exact, sizes) if low else None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.judge.floats import moved
 from pytest_flashinfer.judge.oracle.lifted import Lifted, flatten, whole
 from pytest_flashinfer.judge.oracle.ops import Kind, magnitude
 
@@ -19,8 +18,6 @@ _LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor c
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
 _COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err, and how many products they are for
 _TINY = 1e-300
-_NEAR = 2.0**-21  # of a value: what float32 arithmetic may be off by where the result has few bits
-_MANY = 0.01  # of the values
 _STEPS, _ONE = 16, 1e-6  # decays of which a kernel adds up the exponents; how near to one the sum of a softmax is
 _SWAMPED, _SUMS = 2.0**-24, 8  # of the largest term; how many sums torch makes at the least
 _ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
@@ -155,37 +152,6 @@ def length(step: Step, args: list[Any], result: torch.Tensor) -> int:
     return max(1, first.numel() // result.numel())
 
 
-def rounds(step: Step, place: int, arg: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Say whether any value of an argument is rounded where it is held in `dtype`; note where many are not.
-
-    The weights of 64 equal keys, say, have few enough bits, and so have exponentials of zero.
-    """
-    plain = arg.as_subclass(torch.Tensor)
-    changed = moved(plain, dtype, _NEAR)
-    exact = ~changed & (plain != 0)
-    if bool(exact.double().mean() > _MANY):
-        step.exact[place] = exact
-    return bool(changed.any())
-
-
-def held(step: Step, place: int, plain: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """Return `changed` with the values of an argument that 16 bits hold exactly as they are in `plain`."""
-    exact = step.exact.get(place)
-    return changed if exact is None or exact.shape != plain.shape else torch.where(exact, plain, changed)
-
-
-def summed_top(step: Step, place: int, plain: torch.Tensor) -> torch.Tensor:
-    """Return the largest magnitudes along the axis that a product sums, or of all where that is not known.
-
-    Exponentials that are not yet divided by their sum have 1 for the largest.
-    """
-    if not plain.numel():
-        return plain.new_ones(())
-    axis = {0: -1, 1: -2}.get(place) if step.name in ("mm", "bmm") else None
-    top = plain.abs().amax() if axis is None else plain.abs().amax(dim=axis, keepdim=True)
-    return torch.where((top > 0) & top.isfinite(), top, 1.0)
-
-
 def decay(arg: Lifted) -> float:
     """Return how large sums of the exponents of decays get, 0 for exponents of another kind.
 
@@ -201,7 +167,10 @@ def decay(arg: Lifted) -> float:
 
 
 def exponentials(step: Step, args: list[Any]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return what a sum, or a logsumexp, adds up, and what the latter's exponents are less by."""
+    """Return what a sum, or a logsumexp, adds up, in the argument's shape, and what the latter's exponents are less by.
+
+    That has the shape but 1 along the axis; `None` for a sum.
+    """
     arg = args[0].as_subclass(torch.Tensor)
     if step.name == "sum" or not arg.numel():
         return arg, None
@@ -209,21 +178,8 @@ def exponentials(step: Step, args: list[Any]) -> tuple[torch.Tensor, torch.Tenso
     return (arg - top).exp(), top
 
 
-def held_error(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
-    """Return the rms error of a product whose operands in `step.low` are held in 16 bits."""
-    squares = [arg.as_subclass(torch.Tensor).square() if isinstance(arg, Lifted) else arg for arg in args]
-    if step.name.startswith(("add", "badd")):
-        squares[0] = torch.zeros_like(squares[0])
-    error: Any = 0.0
-    for place, dtype in step.low:
-        own = held(step, place, torch.zeros_like(squares[place]), squares[place])
-        error = error + func(*squares[:place], own, *squares[place + 1 :]) * (torch.finfo(dtype).eps / 4) ** 2
-    found: torch.Tensor = error.sqrt_()
-    return found
-
-
 def uncertainty(func: Any, step: Step, args: list[Any]) -> torch.Tensor:
-    """Return the size of the error, in units of one rounding, of a sum or a sum of products.
+    """Return the size of the error, in units of one rounding, of a sum or a sum of products, in the result's shape.
 
     The sum of the magnitudes covers most orders of float32 additions. Tensor cores cut instead of rounding, once for
     every 8 or 16 products, which adds up over long sums: for those of mixed signs a term grows with the length, for
@@ -255,6 +211,9 @@ def coarse(length: int) -> float:
 
 
 def partial(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return about how large sums of products are on the way, where their signs are mixed."""
+    """Return about how large sums of products are on the way, where their signs are mixed: [..., M, N].
+
+    `left` is [..., M, K], `right` [..., K, N].
+    """
     norms: torch.Tensor = left.norm(dim=-1, keepdim=True) * right.norm(dim=-2, keepdim=True)
     return norms / math.sqrt(left.shape[-1])
