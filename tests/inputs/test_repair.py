@@ -17,9 +17,12 @@ from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.repair import search
 from tests.inputs.contracts import axes, define, tensor
 
-LOOK_UP = "def run(x, a, b, c, t):\n    return x[a.long()] + x[b.long()] + x[c.long()].sum() + x[t.long()].sum()\n"
+LOOK_UP = """def run(x, a, b, c, t, u, w):
+    return x[a.long()] + x[b.long()] + x[c.long()].sum() + x[t.long()].sum()
+"""
 SIZES = {"n": 12, "g": 4, "m": 5, "rows": 64}
 IDS = {name: tensor(shape, "int32") for name, shape in (("a", "n"), ("b", "n"), ("c", "g"), ("t", "g m"))}
+IDS |= {"u": tensor("n", "bool"), "w": tensor("g m", "bool")}
 FORMS = {
     "an element-wise equation": ["bool((a == torch.cumsum(b, 0) - b).all())", "bool((b >= 0).all())"],
     "an inverse": ["bool((b[a.long()] == torch.arange(n)).all())", "torch.bincount(a, minlength=n).eq(1).all()"],
@@ -40,6 +43,23 @@ FORMS = {
     "segments of a loop": ["c[0].item() == 0", "bool((c.diff() >= 1).all())", "int(c[-1]) <= n",
                            "all(bool((a[x:y].diff() > 0).all()) for x, y in zip(c.tolist(), c.tolist()[1:] + [n]))"],
     "the largest": ["bool((t.max(dim=1).values == c).all())", "int(a.max()) == n - 1"],
+    "a mask where another is false": ["not (u & (a == -1)).any().item()", "bool((a >= -1).all())"],
+    "marks where a mask is": ["torch.equal(u, a >= 0)", "bool((a[a >= 0] < 9).all())", "u.sum() == 7"],
+    "as many set": ["w.sum().item() == n", "not (w & (t > 40)).any()"],
+    "as many set in each row": ["torch.equal(torch.count_nonzero(w, dim=1), c.long())", "bool((c <= m).all())"],
+    "as many of two kinds": ["torch.count_nonzero(a >= 20) == n // 2", "bool((a < 40).all())"],
+    "in use in any order": ["a[a >= 0].sort().values.tolist() == list(range(int((b >= 0).sum())))",
+                            "torch.equal(a >= 0, b >= 0)", "bool((b >= -1).all())"],
+    "sorted lists": ["sorted(a.tolist()) == list(range(n))", "sorted(b.tolist()) == sorted(a.tolist())"],
+    "all of a set": ["set(a.tolist()) == set(range(5))"],
+    "distinct in a set": ["len(set(t[t >= 0].tolist())) == (t >= 0).sum().item()", "bool((t >= -1).all())"],
+    "marks in both": ["torch.equal(a == -1, b == -1)", "bool((a >= -1).all()) and bool((b >= -1).all())"],
+    "blocks": ["bool(((a.view(-1, 4) == -1) | (a.view(-1, 4) == a.view(-1, 4)[:, :1])).all())",
+               "bool((torch.diff((a.view(-1, 4) >= 0).int(), dim=1) <= 0).all())", "bool((a < 9).all())",
+               "torch.equal(a[a >= 0], a[a >= 0].sort().values)"],
+    "later ones or none": ["((t == -1) | (t > torch.arange(m))).all()", "int(t.max()) < m", "(t[:, 0] > 1).all()"],
+    "one of two ranges": ["(((a >= 3) & (a < 5)) | ((a > 20) & (a <= 24))).all()"],
+    "falls": ["bool((a.diff() <= 0).all())", "bool((b[1:] < b[:-1]).all())"],
     "how many differ": ["a.unique().numel() == g", "bool((a < g).all())"],
 }  # fmt: skip
 

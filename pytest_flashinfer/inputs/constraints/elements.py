@@ -35,7 +35,7 @@ _MIRRORED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {ast.Lt: ast.Gt, ast.
 _NO_VALUES: Final = frozenset({"device", "dtype", "shape", "ndim"})
 # Integers that nothing else is drawn from, and floats but for rows and tables that have a meaning as a whole.
 _INTEGERS: Final = frozenset({"index", "token_ids", "top_k", "mask", "positions", "counts"})
-_WHOLE: Final = ROTARY | {"unit", "probs", "zeros"}
+_WHOLE: Final = ROTARY | {"unit", "probs", "log_probs", "zeros"}
 
 
 @lru_cache(maxsize=64)
@@ -43,7 +43,9 @@ def limits_of(contract: Contract) -> tuple[Limit, ...]:
     """Return what the constraints of a definition demand of each element of its tensors."""
     tensors = [name for name, spec in contract.definition.inputs.items() if spec.shape is not None]
     every = limits_in((rule.tree for rule in contract.reading.data), tensors)
-    return tuple(limit for limit in every if constant(limit.value) is not True or _is_bool(contract, limit.name))
+    return tuple(
+        limit for limit in every if not isinstance(constant(limit.value), bool) or _is_bool(contract, limit.name)
+    )
 
 
 def limits_in(trees: Iterable[ast.expr], tensors: Collection[str]) -> Iterator[Limit]:
@@ -74,6 +76,8 @@ def _limits(left: ast.expr, op: type[ast.cmpop], value: ast.expr) -> Iterator[Li
             return
         node, magnitude = inner, magnitude or word == "abs"
     named = node.value if isinstance(node, ast.Subscript) else node
+    if isinstance(node, ast.Subscript) and names_of(named) & names_of(node.slice):
+        return  # which elements these are changes with them, as in `x[x >= 0] < n`
     if isinstance(named, ast.Name) and op in _EVERY and named.id not in _read(value):
         yield Limit(named.id, node, op, value)
         if magnitude:

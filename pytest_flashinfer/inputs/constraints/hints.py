@@ -5,7 +5,16 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from pytest_flashinfer.inputs.constraints.trees import both_ways, called, constant, joined, names_of, stripped, terms_of
+from pytest_flashinfer.inputs.constraints.trees import (
+    both_ways,
+    called,
+    constant,
+    joined,
+    names_of,
+    positive,
+    stripped,
+    terms_of,
+)
 
 NEGATIVE = (-1, -2)  # what marks unused entries where every negative number does
 
@@ -57,7 +66,7 @@ def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
 
     Of alternatives one has to hold: hints are taken from the first that bounds a tensor.
     """
-    node = stripped(tree)
+    node = stripped(positive(tree))
     if isinstance(node, ast.Compare):
         for left, op, right in both_ways(node):
             _compare(left, op, right, tensors, facts)

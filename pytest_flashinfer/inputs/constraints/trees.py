@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 FLIP: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq,
 }  # fmt: skip
+OPPOSITE: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+}  # fmt: skip
 _METHODS: Final = {"eq": ast.Eq, "ne": ast.NotEq, "lt": ast.Lt, "le": ast.LtE, "gt": ast.Gt, "ge": ast.GtE}
 
 
@@ -58,15 +61,47 @@ def comparisons(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast
 def demanded(tree: ast.expr) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:
     """Yield the comparisons that have to hold, all of them and for every element, as `comparisons` does.
 
-    A tensor or a part of it that stands alone has to be true.
+    A tensor or a part of it that stands alone has to be true, and after `~` or in `not x.any()` false.
     """
-    node = as_comparison(stripped(tree))
+    node = as_comparison(stripped(positive(tree)))
     if isinstance(node, ast.Compare):
         yield from both_ways(node)
     elif isinstance(node, ast.Name | ast.Subscript):
         yield node, ast.Eq, ast.Constant(value=True)
+    elif (false := inverted(node)) is not None and isinstance(false, ast.Name | ast.Subscript):
+        yield false, ast.Eq, ast.Constant(value=False)
     for part in joined(node, ast.And, ast.BitAnd):
         yield from demanded(part)
+
+
+def positive(tree: ast.expr) -> ast.expr:
+    """Return `(x >= 0).all()` for `not (x < 0).any()`, and any other tree as it is."""
+    node = stripped(tree)
+    if not (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+        return tree
+    inner = stripped(node.operand)
+    word, operand = called(inner) if isinstance(inner, ast.Call) else ("", None)
+    if word != "any" or operand is None or isinstance(operand, ast.GeneratorExp | ast.ListComp):
+        return tree
+    return ast.Call(ast.Attribute(_negated(operand), "all", ast.Load()), [], [])
+
+
+def _negated(tree: ast.expr) -> ast.expr:
+    """Return what is true of the elements of which a tree is not."""
+    node = as_comparison(stripped(tree))
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPPOSITE:
+        return ast.Compare(node.left, [OPPOSITE[type(node.ops[0])]()], node.comparators)
+    if (inner := inverted(node)) is not None:
+        return inner
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
+        other = ast.BitOr() if isinstance(node.op, ast.BitAnd) else ast.BitAnd()
+        return ast.BinOp(_negated(node.left), other, _negated(node.right))
+    return ast.UnaryOp(ast.Invert(), tree)
+
+
+def inverted(node: ast.expr) -> ast.expr | None:
+    """Return `x` of `~x`."""
+    return node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert) else None
 
 
 def both_ways(node: ast.Compare) -> Iterator[tuple[ast.expr, type[ast.cmpop], ast.expr]]:

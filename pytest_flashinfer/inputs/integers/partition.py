@@ -21,7 +21,7 @@ def partition(total: int, count: int, variant: str, rng: Random, caps: Sequence[
         return []
     variant = "equal" if variant == "shared" and rng.randrange(2) else variant
     lengths = _MAKE.get(variant, _mixed)(total, count, rng)
-    return lengths if caps is None else _capped(lengths, caps, rng)
+    return lengths if caps is None else capped(lengths, caps, rng)
 
 
 def floored(lengths: Sequence[int], least: int, *, none: bool = False) -> list[int]:
@@ -104,7 +104,7 @@ def _spread(lengths: list[int], where: Sequence[int], total: int, rng: Random) -
     return lengths
 
 
-def _capped(lengths: list[int], caps: Sequence[int], rng: Random) -> list[int]:
+def capped(lengths: list[int], caps: Sequence[int], rng: Random) -> list[int]:
     """Move what exceeds a cap to segments with room; where the caps leave no room, it stays."""
     result = [min(length, cap) for length, cap in zip(lengths, caps, strict=True)]
     left = sum(lengths) - sum(result)

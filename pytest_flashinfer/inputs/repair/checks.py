@@ -11,7 +11,7 @@ from pytest_flashinfer.inputs.constraints.arrangements import arrange
 from pytest_flashinfer.inputs.draft import env_of, fills_floats, float_of
 from pytest_flashinfer.inputs.floats.at_bounds import touch
 from pytest_flashinfer.inputs.floats.families import SPECIAL
-from pytest_flashinfer.inputs.floats.values import Source
+from pytest_flashinfer.inputs.floats.values import Source, shows_leaks
 from pytest_flashinfer.inputs.repair import search
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ def repaired(draft: Draft) -> bool:
 
     What was poisoned for other ones is made anew.
     """
+    poisoned = shows_leaks(draft.contract, draft.plan, draft.recipe)
     env, drawn = env_of(draft), draft.made.keys() - draft.fixed.keys()
     changed = search.mend(draft.contract, draft.plan, env, drawn, draft.recipe.seed)
     for name in changed:
         draft.made[name].copy_(env[name])
     source = Source(draft.recipe.seed, draft.device)
-    for name in drawn if changed else ():
+    for name in drawn if changed and poisoned else ():
         value = draft.made[name]
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not _finite(value):
             draft.made[name] = float_of(draft, name, source, "normal")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
+from pytest_flashinfer.inputs.integers.partition import capped
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
@@ -14,20 +16,65 @@ if TYPE_CHECKING:
 _TRIES: Final = 8  # of finding one of a row that is unlike two others
 
 
-def with_sums(old: torch.Tensor, totals: torch.Tensor, rng: Random, *, by_row: bool) -> Iterator[torch.Tensor]:
-    """Yield parts of sums, of each row or of all elements: at random, none of them 0 where none was, or any."""
-    rows = old.reshape(-1, old.shape[-1]) if by_row and old.dim() > 1 else old.reshape(1, -1)
-    if rows.shape[1] and totals.numel() in {1, len(rows)} and not bool((totals < 0).any()):
-        wanted = totals.to(torch.int64).flatten().expand(len(rows))
-        for floor in dict.fromkeys((int(int(old.min()) > 0), 0) if old.numel() else ()):
-            made = [_parts(rows.shape[1], int(total), floor, rng) for total in wanted]
-            yield torch.stack(made).view(old.shape)
+def with_sums(
+    old: torch.Tensor, totals: torch.Tensor, rng: Random, most: int | None = None, *, by_row: bool
+) -> Iterator[torch.Tensor]:
+    """Yield parts of sums, of each row or of all elements: at random, none of them 0 where none was, or any.
+
+    None is above `most`, where that leaves room.
+    """
+    wanted = _totals(old, totals, by_row=by_row)
+    for floor in dict.fromkeys((int(int(old.min()) > 0), 0) if wanted else ()):
+        made = [_parts(old.numel() // len(wanted), total, floor, rng, most) for total in wanted]
+        yield torch.stack(made).view(old.shape)
 
 
-def _parts(count: int, total: int, floor: int, rng: Random) -> torch.Tensor:
+def with_marks(
+    old: torch.Tensor, totals: torch.Tensor, rng: Random, *, by_row: bool, near: bool = False
+) -> Iterator[torch.Tensor]:
+    """Yield masks with so many elements set, of each row or of all: `near` to the old one, or made anew.
+
+    Those made anew have what is set at the left of a row, at its right or anywhere.
+    """
+    wanted, width = _totals(old, totals, by_row=by_row), old.shape[-1]
+    if not wanted or any(total > old.numel() // len(wanted) for total in wanted):
+        return
+    parts = old.reshape(len(wanted), -1)
+    if near:
+        yield torch.stack([_turned(row, total, rng) for row, total in zip(parts, wanted, strict=True)]).view(old.shape)
+    counts = wanted if len(wanted) == old.numel() // width else _parts(
+        old.numel() // width, wanted[0], 0, rng, width).tolist()  # fmt: skip
+    yield torch.stack([_marked(width, count, rng) for count in counts]).view(old.shape)
+
+
+def _totals(old: torch.Tensor, totals: torch.Tensor, *, by_row: bool) -> list[int]:
+    """Return the sum of each row, or the one of all; nothing where they do not fit."""
+    count = old.numel() // old.shape[-1] if by_row and old.dim() > 1 and old.shape[-1] else 1
+    if not old.numel() or totals.numel() not in {1, count} or bool((totals < 0).any()):
+        return []
+    return [int(n) for n in totals.flatten().expand(count)]
+
+
+def _turned(row: torch.Tensor, count: int, rng: Random) -> torch.Tensor:
+    """Return a row of a mask in which some more or fewer are set."""
+    new, more = row.clone(), count - int(row.sum())
+    places = (row == (more < 0)).nonzero().flatten().tolist()
+    new[rng.sample(places, abs(more))] = int(more > 0)
+    return new
+
+
+def _marked(width: int, count: int, rng: Random) -> torch.Tensor:
+    places = rng.choice((range(count), range(width - count, width), rng.sample(range(width), count)))
+    return torch.zeros(width, dtype=torch.int64).scatter_(0, torch.tensor(list(places), dtype=torch.int64), 1)
+
+
+def _parts(count: int, total: int, floor: int, rng: Random, most: int | None = None) -> torch.Tensor:
     rest = max(0, total - floor * count)
     cuts = sorted(rng.randint(0, rest) for _ in range(count - 1))
-    return torch.tensor([b - a + floor for a, b in pairwise([0, *cuts, rest])], dtype=torch.int64)
+    parts = [b - a + floor for a, b in pairwise([0, *cuts, rest])]
+    if most is not None and max(floor, 0) * count <= total <= most * count:
+        parts = capped(parts, [most] * count, rng)
+    return torch.tensor(parts, dtype=torch.int64)
 
 
 def with_steps(old: torch.Tensor, steps: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -48,14 +95,34 @@ def rising(old: torch.Tensor, least: int, every: torch.Tensor, rng: Random) -> I
         yield torch.tensor(rows, dtype=torch.int64).view(old.shape)
 
 
-def with_counts(old: torch.Tensor, counts: torch.Tensor, generator: torch.Generator) -> Iterator[torch.Tensor]:
-    """Yield ids of which there are as many of each as counts say, in any order and in their own."""
+def with_counts(old: torch.Tensor, counts: torch.Tensor, rng: Random) -> Iterator[torch.Tensor]:
+    """Yield ids of which there are as many of each as counts say: in any order and in their own, whichever first."""
     if counts.dim() == 0 and int(counts) > 0:
         counts = counts.expand(old.numel() // int(counts))
     if counts.dim() and int(counts.clamp(min=0).sum()) == old.numel():
         ids = torch.arange(counts.numel()).repeat_interleave(counts.flatten().clamp(min=0))
-        yield ids[torch.randperm(ids.numel(), generator=generator)].view(old.shape)
-        yield ids.view(old.shape)
+        order = torch.tensor(rng.sample(range(len(ids)), len(ids)), dtype=torch.int64)
+        ways = [ids, ids[order]]
+        rng.shuffle(ways)
+        yield from (each.view(old.shape) for each in ways)
+
+
+def in_any_order(old: torch.Tensor, wanted: torch.Tensor, rng: Random) -> Iterator[torch.Tensor]:
+    """Yield numbers in a random order; in that of the old ones, the larger where they were."""
+    if wanted.numel() == old.numel():
+        numbers = wanted.flatten().to(torch.int64)
+        order = torch.tensor(rng.sample(range(len(numbers)), len(numbers)), dtype=torch.int64)
+        for each in (order, old.flatten().argsort().argsort()):
+            yield numbers[each].view(old.shape)
+
+
+def with_all_of(old: torch.Tensor, wanted: torch.Tensor, rng: Random) -> Iterator[torch.Tensor]:
+    """Yield numbers of which each of some occurs, and no other."""
+    if 0 < wanted.numel() <= old.numel():
+        numbers = wanted.flatten().tolist()
+        every = [*numbers, *rng.choices(numbers, k=old.numel() - len(numbers))]
+        rng.shuffle(every)
+        yield torch.tensor(every, dtype=torch.int64).view(old.shape)
 
 
 def with_different(old: torch.Tensor, count: int, rng: Random) -> Iterator[torch.Tensor]:

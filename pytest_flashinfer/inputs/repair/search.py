@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs.constraints.equation import size
-from pytest_flashinfer.inputs.constraints.trees import both_ways, constant, joined, names_of, stripped
+from pytest_flashinfer.inputs.constraints.limits import limits
+from pytest_flashinfer.inputs.constraints.lists import of_tensors
+from pytest_flashinfer.inputs.constraints.trees import both_ways, constant, joined, names_of, positive, stripped
 from pytest_flashinfer.inputs.dtypes import as_numbers, is_integer
-from pytest_flashinfer.inputs.repair.moves import Moves, evaluated
+from pytest_flashinfer.inputs.repair.moves import Moves
+from pytest_flashinfer.inputs.repair.places import Span, evaluated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +37,8 @@ _ATTEMPTS: Final = 3  # from the draw on
 _TRIALS: Final = 16  # moves that are tried in each
 _CHOICES: Final = 3  # of the moves that mend a part of a constraint
 _LONGEST: Final = 64  # turns of a loop over which all has to hold
-_ELEMENTS: Final = 1 << 12  # of a tensor; what is larger takes too long to look at again and again
+_ELEMENTS: Final = 1 << 15  # of a tensor; what is larger takes too long to look at again and again
+_IN_LOOPS: Final = 1 << 12  # of one that is looped over
 
 
 class _Unit:
@@ -50,6 +54,14 @@ class _Unit:
         return value is not None and bool(torch.as_tensor(value).all())
 
 
+class _Rule(_Unit):
+    """A constraint, and the form of it that moves are found for."""
+
+    def __init__(self, tree: ast.expr) -> None:
+        super().__init__(tree, {})
+        self.read = of_tensors(tree)
+
+
 def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[str], seed: int) -> set[str]:
     """Replace integer tensors `names` of `env` until all constraints hold; return which, none where that fails.
 
@@ -58,11 +70,13 @@ def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[
     told = [rule for rule in contract.reading.data if rule.names & set(names)]
     read = frozenset().union(*(rule.names for rule in told))
     known = {name: _on_host(value) if name in read else value for name, value in env.items()}
-    drawn = {name for name in names if isinstance(env.get(name), torch.Tensor) and env[name].numel() <= _ELEMENTS}
-    free = _free(contract, plan) & drawn
+    drawn = {name: env[name].numel() for name in names if isinstance(env.get(name), torch.Tensor)}
+    looped = frozenset().union(*(rule.names for rule in told if _loops(rule.tree)))
+    small = {name for name, count in drawn.items() if count <= (_IN_LOOPS if name in looped else _ELEMENTS)}
+    free = _free(contract, plan) & small
     if any(_has_loops_in_loops(rule.tree) for rule in told):  # each look at one takes too long
         return set()
-    rules = [_Unit(rule.tree, {}) for rule in told]
+    rules = [_Rule(rule.tree) for rule in told]
     ranges = {name: _Range(contract, plan, name, known) for name in free}
     for attempt in range(_ATTEMPTS):
         found = _searched(rules, known, ranges, Random(f"{seed}/{attempt}"))  # noqa: S311 - not for secrets
@@ -73,8 +87,12 @@ def mend(contract: Contract, plan: Plan, env: dict[str, Any], names: Collection[
     return set()
 
 
+def _loops(tree: ast.expr) -> list[ast.GeneratorExp | ast.ListComp]:
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.GeneratorExp, ast.ListComp))]
+
+
 def _has_loops_in_loops(tree: ast.expr) -> bool:
-    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.GeneratorExp, ast.ListComp))]
+    loops = _loops(tree)
     return len(loops) > 1 or any(len(loop.generators) > 1 for loop in loops)
 
 
@@ -87,7 +105,7 @@ def _free(contract: Contract, plan: Plan) -> set[str]:
 
     Lengths beside pointers, say, would fit these no longer.
     """
-    free = {name for name in plan.roles if is_integer(contract.dtype(name))}
+    free = {name for name in plan.roles if is_integer(contract.dtype(name)) or contract.dtype(name) == "bool"}
     of_sequences = {name for name in free if plan.roles[name].kind in _SEQUENCES}
     tied = set(sorted(of_sequences)[:1])
     for _ in of_sequences:
@@ -107,6 +125,11 @@ class _Range:
         self.alone = [rows for named, rows in kinds if role.kind in named and _distinct(old, by_row=rows)]
         ordered = role.kind == "order" and old.numel() > 0
         self.every = old.sort(dim=-1).values if ordered else None
+        if contract.dtype(name) == "bool" or (role.kind == "mask" and 0 <= ends[0] <= ends[1] <= 1):
+            self.low, self.high = 0, 1
+        least, most = limits(contract, name, env)
+        most = self.high if most is None else most if self.high is None else min(most, self.high)
+        self.span = Span(self.low if least is None else least, most, bool(self.alone))
 
     def admits(self, value: torch.Tensor) -> bool:
         """Whether a tensor could be in place of the drawn one."""
@@ -143,16 +166,16 @@ def _is_marked(contract: Contract, name: str) -> bool:
 
 
 def _searched(
-    rules: Sequence[_Unit], env: Mapping[str, Any], ranges: Mapping[str, _Range], rng: Random
+    rules: Sequence[_Rule], env: Mapping[str, Any], ranges: Mapping[str, _Range], rng: Random
 ) -> dict[str, Any] | None:
     """Return an environment in which all rules hold, or `None`; what has a range changes, and stays within it."""
-    now, left, free = dict(env), _TRIALS, ranges.keys()
+    now, left, free = dict(env), _TRIALS, {name: each.span for name, each in ranges.items()}
     while left > 0:
         broken = [rule for rule in rules if not rule.holds(now)]
         if not broken:
             return now
         rng.shuffle(broken)
-        trials = ((rule, {**now, **each}) for rule in broken for each in _changes(rule.tree, now, free, rng))
+        trials = ((rule, {**now, **each}) for rule in broken for each in _changes(rule.read, now, free, rng))
         for rule, trial in islice(trials, left):
             left -= 1
             if not all(trial[name] is env[name] or ranges[name].admits(trial[name]) for name in free):
@@ -168,7 +191,7 @@ def _searched(
 
 
 def _changes(
-    tree: ast.expr, env: Mapping[str, Any], free: Collection[str], rng: Random
+    tree: ast.expr, env: Mapping[str, Any], free: Mapping[str, Span], rng: Random
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Yield changes that may make a constraint true: of each of its units that does not hold, one after the other."""
     for choice in range(_CHOICES):
@@ -187,7 +210,7 @@ def _changes(
 
 def _units(tree: ast.expr, env: Mapping[str, Any], bound: Mapping[str, Any], free: Collection[str]) -> Iterator[_Unit]:
     """Yield what has to hold for a tree to be true, one after the other; of alternatives, for the last to be."""
-    node = _bare(tree)
+    node = _bare(positive(tree))
     parts = joined(node, ast.And, ast.BitAnd)
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
         parts = [part for part in node.values if names_of(part) & set(free)][-1:]
