@@ -50,19 +50,19 @@ class Judge(Protocol):
 class Call:
     """One call of a solution: what it produced, or the error with which it ended.
 
-    `scribbled` are the inputs that the reference writes into as well: looked at when it has answered.
+    `mutated` are the inputs that the reference writes into as well: looked at when it has answered.
     """
 
     case: Case
     result: RunResult | None = None
     error: WorkerError | None = None
-    scribbled: Collection[str] = ()
+    mutated: Collection[str] = ()
 
     @property
     def violations(self) -> Sequence[Violation]:
         """The rules that the call broke; nobody is blamed for doing to an input what the reference does."""
         found = self.result.violations if self.result is not None else []
-        return [each for each in found if each.kind != "input" or each.tensor not in self.scribbled]
+        return [each for each in found if each.kind != "input" or each.tensor not in self.mutated]
 
     @property
     def outputs(self) -> Mapping[str, torch.Tensor]:

@@ -26,13 +26,13 @@ class UnderTest:
 
     `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds, in a process that
     lives; `waited` for how many seconds all calls were waited for; `compiled` what Triton compiled in them, in order.
-    `scribbled`: the inputs that the reference turns out to write into, so that this solution may.
+    `mutated`: the inputs that the reference turns out to write into, so that this solution may.
     """
 
-    def __init__(self, kernel: Kernel, progress: Progress | None = None, scribbled: Collection[str] = ()) -> None:
+    def __init__(self, kernel: Kernel, progress: Progress | None = None, mutated: Collection[str] = ()) -> None:
         self.kernel = kernel
         self.progress = progress
-        self.scribbled = scribbled
+        self.mutated = mutated
         self.log = ""
         self.took: dict[str, float] = {}
         self.waited = 0.0
@@ -70,7 +70,7 @@ class UnderTest:
             self._build()
             for result in self.kernel.calls(todo, cache=cache, warm=warm):
                 case = todo[len(calls)]
-                calls.append(Call(case, result, scribbled=self.scribbled))
+                calls.append(Call(case, result, mutated=self.mutated))
                 if answered is not None:
                     answered(case)
                 self.log += result.log

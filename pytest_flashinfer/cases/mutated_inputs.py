@@ -6,15 +6,15 @@ import warnings
 
 import pytest
 
-from pytest_flashinfer.judge.oracle.mutated_inputs import Scribbled
+from pytest_flashinfer.judge.oracle.mutated_inputs import MutatedInputs
 
 
-class Scribbling(dict[str, Scribbled]):
+class Scribbling(dict[str, MutatedInputs]):
     """It by the name of a definition, for its solutions as for its reference."""
 
-    def __missing__(self, definition: str) -> Scribbled:
+    def __missing__(self, definition: str) -> MutatedInputs:
         """Begin with nothing known."""
-        return self.setdefault(definition, Scribbled(definition, _warn))
+        return self.setdefault(definition, MutatedInputs(definition, _warn))
 
 
 def _warn(text: str) -> None:

@@ -55,7 +55,7 @@ class FibSession:
         self.tolerances = Tolerances(settings, self.catalogue.definitions)  # a wrong spelling ends the run here
         self.progress = Progress(config)
         self.probed: dict[Any, Lack | None] = {}  # workload and tolerance to why they prove nothing, if they do not
-        self.scribbling = Scribbling()
+        self.mutated_inputs = Scribbling()
         self.lost: list[str] = []  # what made the run fail beside its items
         self._references: dict[tuple[Path, str], list[list[float]]] = {}
 
@@ -102,8 +102,8 @@ class FibSession:
         if reason is not None:
             pytest.skip(f"{key}: {reason}")
         limits = {"timeout": self.options.timeout, "build_timeout": self.options.build_timeout}
-        scribbled = self.scribbling[definition.name].names
-        return UnderTest(Kernel(self.judge, definition, solution, **limits), self.progress, scribbled)
+        mutated = self.mutated_inputs[definition.name].names
+        return UnderTest(Kernel(self.judge, definition, solution, **limits), self.progress, mutated)
 
     def why_not(self, solution: Solution) -> str | None:
         """Return why a solution cannot run on this machine, or `None`."""
@@ -121,7 +121,7 @@ class FibSession:
             budget=max(1 << 30, self.card.whole // 16),
             keep=max(1 << 28, self.card.memory // 32),  # all truths of small workloads, for the next solution
             spare=self.card.spare,
-            scribbled=self.scribbling[definition.name],
+            mutated=self.mutated_inputs[definition.name],
         )
 
     def reference_kernel(self, definition: Definition) -> UnderTest:

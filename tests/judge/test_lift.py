@@ -14,7 +14,7 @@ from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.floats import name_of
 from pytest_flashinfer.judge.oracle.evaluate import evaluate
 from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, exact, inadmissible
-from pytest_flashinfer.judge.reference.call import InvalidReferenceError, ScribblesError
+from pytest_flashinfer.judge.reference.call import InvalidReferenceError, MutatesInputsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -493,20 +493,20 @@ def advance(x: torch.Tensor, state: torch.Tensor, place: torch.Tensor) -> torch.
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("given", ["x", "place, state", "x, place, state"])
-def test_inputs_that_are_scribbled_in_are_copied_for_each_run(dtype: torch.dtype, given: str) -> None:
+def test_inputs_that_are_mutated_are_copied_for_each_run(dtype: torch.dtype, given: str) -> None:
     inputs = {"x": torch.randn(3, 8).to(dtype), "state": torch.randn(3, 8).to(dtype), "place": torch.arange(3)}
     before = {name: x.clone() for name, x in inputs.items()}
     specs = {"y": OutputSpec(name_of(dtype), (3, 8))}
     if given == "x":
-        with pytest.raises(ScribblesError, match="writes into its inputs: state, place"):
-            evaluate(advance, inputs, specs, scribbled=("x",))
+        with pytest.raises(MutatesInputsError, match="writes into its inputs: state, place"):
+            evaluate(advance, inputs, specs, mutated=("x",))
         return
-    found = evaluate(advance, inputs, specs, scribbled=given.split(", ")).outputs["y"]
+    found = evaluate(advance, inputs, specs, mutated=given.split(", ")).outputs["y"]
     assert all(torch.equal(inputs[name], before[name]) for name in inputs)
     assert (found.how, found.notes, found.disputed) == ("lifted", (), 0)
     wide = (before["state"].double() + before["x"].double() / 3) * before["x"].double()
     torch.testing.assert_close(found.wide, wide, rtol=1e-12, atol=1e-14)
-    declared = evaluate(advance, inputs, {**specs, **state_of(dtype)}, scribbled=("place",)).outputs["y"]
+    declared = evaluate(advance, inputs, {**specs, **state_of(dtype)}, mutated=("place",)).outputs["y"]
     assert torch.equal(found.allowance, declared.allowance), "as where an output declares it"
 
 

@@ -102,8 +102,8 @@ def test_a_reference_that_writes_into_inputs_names_them_once_and_is_given_copies
     memory, x = Memory(), torch.randn(3, 16).half()
     with pytest.raises(handler.OracleError, match=r"inputs: x$") as caught:
         handler.call(built, request(memory, x), memory)
-    assert caught.value.kind == "scribbles"
-    given, before = request(memory, x) | {"scribbled": ["x"]}, x.clone()
+    assert caught.value.kind == "mutates"
+    given, before = request(memory, x) | {"mutated": ["x"]}, x.clone()
     assert handler.call(built, given, memory)["how"] == "lifted"
     assert torch.equal(x, before)
     assert torch.allclose(memory.tensor(given["outputs"][0]["wide"]), x.float() / 3)

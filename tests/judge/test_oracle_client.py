@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.judge.oracle.client import HANDLER, Oracle
-from pytest_flashinfer.judge.oracle.mutated_inputs import SCRIBBLES, Scribbled
+from pytest_flashinfer.judge.oracle.mutated_inputs import MUTATES, MutatedInputs
 from pytest_flashinfer.judge.oracle.truth import OutputSpec
 from pytest_flashinfer.worker.errors import CallFailed
 from pytest_flashinfer.worker.pool import Pool
@@ -84,7 +84,7 @@ def test_what_was_begun_and_fails_says_so_when_it_is_asked_for(oracle):
     assert native(oracle, inputs(1)) == [2.0] * 4
 
 
-SCRIBBLER = """
+MUTATOR = """
 def run(x, state, again):
     state += x
     if again:
@@ -94,11 +94,11 @@ def run(x, state, again):
 
 
 @pytest.fixture
-def scribbler(tmp_path):
+def mutator(tmp_path):
     pool = Pool("cpu", cache=tmp_path / "cache")
     told = []
-    made = Oracle(pool.worker(HANDLER), "cpu", Scribbled("d", told.append))
-    made.build(SCRIBBLER, tmp_path)
+    made = Oracle(pool.worker(HANDLER), "cpu", MutatedInputs("d", told.append))
+    made.build(MUTATOR, tmp_path)
     yield made, told
     made.close()
     pool.close()
@@ -108,28 +108,28 @@ def values(*, again):
     return {"x": torch.ones(4), "state": torch.full((4,), 2.0), "again": again}
 
 
-def test_inputs_that_the_reference_writes_into_are_learned_once(scribbler, monkeypatch):
-    oracle, told = scribbler
+def test_inputs_that_the_reference_writes_into_are_learned_once(mutator, monkeypatch):
+    oracle, told = mutator
     asked, begin = [], oracle.worker.begin
     monkeypatch.setattr(oracle.worker, "begin", lambda *request: asked.append(request) or begin(*request))
     given = values(again=False)
     oracle.begin(given, OUTPUTS)
     assert native(oracle, given) == [9.0] * 4, "on inputs that are laid down anew"
     assert native(oracle, given) == [9.0] * 4
-    assert (len(asked), oracle.scribbled.listed) == (3, ["state"])
+    assert (len(asked), oracle.mutated.listed) == (3, ["state"])
     more = values(again=True)
     oracle.begin(more, OUTPUTS)
     assert oracle.shapes(more, OUTPUTS, seed=0)[0]["size"] == [4]
     assert native(oracle, more) == [9.0] * 4, "what was begun did not know of all"
-    assert oracle.scribbled.listed == ["state", "x"]
+    assert oracle.mutated.listed == ["state", "x"]
     assert [text.partition(",")[0] for text in told] == [
         "d: the reference writes into state",
         "d: the reference writes into x",
     ]
 
 
-def test_rows_of_a_reference_that_scribbles(scribbler):
-    oracle, told = scribbler
+def test_rows_of_a_reference_that_mutates(mutator):
+    oracle, told = mutator
     options = {"rows": ["x", "state"], "case": "one", "last": True, "seed": 0}
     found = oracle.ask_rows(values(again=False), OUTPUTS, slice(0, 4), **options)
     assert found.outputs["y"].native.tolist() == [9.0] * 4
@@ -138,12 +138,12 @@ def test_rows_of_a_reference_that_scribbles(scribbler):
 
 def test_names_that_are_no_inputs_are_not_taken_from_a_worker():
     told, asked = [], []
-    scribbled = Scribbled("d", told.append)
+    mutated = MutatedInputs("d", told.append)
 
     def ask():
-        asked.append(scribbled.listed)
-        raise CallFailed(SCRIBBLES, "the reference writes into its inputs: weights, x: y, x\x1b")
+        asked.append(mutated.listed)
+        raise CallFailed(MUTATES, "the reference writes into its inputs: weights, x: y, x\x1b")
 
     with pytest.raises(CallFailed):
-        scribbled.settled(inputs(1), ask)
+        mutated.settled(inputs(1), ask)
     assert (asked, told) == ([[], []], [])

@@ -38,7 +38,7 @@ class FakeOracle:
     script: list[Exception | None] = []  # noqa: RUF012 - of each test anew
     build_error: Exception | None = None
 
-    def __init__(self, worker, device, scribbled):
+    def __init__(self, worker, device, mutated):
         self.worker = worker
 
     def build(self, *arguments, **named):

@@ -86,13 +86,13 @@ KINDS = ("dies", "hangs", "raises")
     [("input", "z", True), ("input", "x", False), ("guard", "z", False), ("alias", "z", False)],
 )
 def test_a_call_may_change_what_the_reference_turns_out_to_write_into(kind, tensor, passes):
-    scribbled = set()
-    calls = UnderTest(FakeKernel(violations=[Violation(kind, tensor, "odd")]), scribbled=scribbled).run(CASES)
+    mutated = set()
+    calls = UnderTest(FakeKernel(violations=[Violation(kind, tensor, "odd")]), mutated=mutated).run(CASES)
     failed, facts = judge(calls)
     assert (failed.verdict.summary, facts["status"]) == ("odd", "RUNTIME_ERROR")
     with pytest.raises(Failed, match="odd"):
         _ = calls[0].outputs
-    scribbled.add("z")  # the reference is asked later
+    mutated.add("z")  # the reference is asked later
     assert (judge(calls)[0] is None) == passes
     with contextlib.nullcontext() if passes else pytest.raises(Failed, match="odd"):
         assert "y" in calls[0].outputs

@@ -15,7 +15,7 @@ from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.judge.floats import is_float
 from pytest_flashinfer.judge.oracle.bound_reuse import LENT, lent, terms
 from pytest_flashinfer.judge.oracle.chunked_truth import Divided, spans_of
-from pytest_flashinfer.judge.oracle.mutated_inputs import Scribbled
+from pytest_flashinfer.judge.oracle.mutated_inputs import MutatedInputs
 from pytest_flashinfer.judge.oracle.placement import doubtful, on_host
 from pytest_flashinfer.judge.oracle.rowwise import leading
 from pytest_flashinfer.judge.oracle.specs import open_specs, specs_of
@@ -61,7 +61,7 @@ class Answers:
         budget: int | None = None,
         keep: int = KEPT_BYTES,
         spare: int = 0,
-        scribbled: Scribbled | None = None,
+        mutated: MutatedInputs | None = None,
     ) -> None:
         self.pool = pool
         self.definition = definition
@@ -70,7 +70,7 @@ class Answers:
         self.options = {"budget": budget, "sampling": definition.is_sampling}
         self.native_seconds = 0.0  # that the reference took as it stands for all answers, also those that were known
         self.portable = True  # as far as is known, the host can find truths as well as the card
-        self._process = ReferenceProcess(pool, definition, timeout, scribbled or Scribbled(definition.name))
+        self._process = ReferenceProcess(pool, definition, timeout, mutated or MutatedInputs(definition.name))
         self._doubts = _CASES  # the number of cases on which it has yet to give the same again
         self._unsteady: Unsteady | None = None
         self._divided = Divided(self._ask_rows, lambda case: _raised(self._found(case, host=False)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.judge.oracle.mutated_inputs import Scribbled
+from pytest_flashinfer.judge.oracle.mutated_inputs import MutatedInputs
 from pytest_flashinfer.judge.oracle.packing import Packing, listed, widest
 from pytest_flashinfer.judge.oracle.protocol import DRAWN, PARTS
 from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, Truth
@@ -27,13 +27,13 @@ class Oracle:
     """Asks one worker (handler `HANDLER`) about one reference, again and again on the same storage.
 
     Methods may raise the errors of the worker floor; `CallFailed` of kind "reference" means that the reference itself
-    failed. `scribbled` learns which inputs it writes into, each time at the price of a second question.
+    failed. `mutated` learns which inputs it writes into, each time at the price of a second question.
     """
 
-    def __init__(self, worker: Worker, device: str, scribbled: Scribbled | None = None) -> None:
+    def __init__(self, worker: Worker, device: str, mutated: MutatedInputs | None = None) -> None:
         self.worker = worker
         self.device = device
-        self.scribbled = scribbled or Scribbled()
+        self.mutated = mutated or MutatedInputs()
         self.arena = Arena(device)
         self._host = Arena("cpu")  # for questions that the host answers, whatever the device
         self._begun: _Question | None = None
@@ -77,7 +77,7 @@ class Oracle:
             begun.arena.leave(self.worker)
             return found
 
-        return self.scribbled.settled(inputs, asked)
+        return self.mutated.settled(inputs, asked)
 
     def begin(
         self, inputs: Mapping[str, Any], outputs: Mapping[str, OutputSpec], *, timeout: float = 120, **options: Any
@@ -108,7 +108,7 @@ class Oracle:
         wanted = [packing.output(name, spec, parts=parts, **drawn) for name, spec in outputs.items()]
         arena = self._host if host and self.device != "cpu" else self.arena
         self._place(arena, packing, inputs)
-        message = {"inputs": arguments, "outputs": wanted, "host": host, "scribbled": self.scribbled.listed, **options}
+        message = {"inputs": arguments, "outputs": wanted, "host": host, "mutated": self.mutated.listed, **options}
         return _Question(inputs, packing, arena, self.worker.begin(message, timeout))
 
     def ask_rows(
@@ -147,9 +147,9 @@ class Oracle:
     ) -> Mapping[str, Any]:
         def asked() -> Mapping[str, Any]:
             self.place(packing, inputs)
-            return self.worker.call({**request, "scribbled": self.scribbled.listed}, timeout)
+            return self.worker.call({**request, "mutated": self.mutated.listed}, timeout)
 
-        return self.scribbled.settled(inputs, asked)
+        return self.mutated.settled(inputs, asked)
 
     def place(self, packing: Packing, values: Mapping[str, Any]) -> None:
         """Copy tensors into the slots of their names, in an arena that is large enough for all slots."""

@@ -42,7 +42,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     native: bool = False,
     bounded: bool = True,
     plain: Results | None = None,
-    scribbled: Collection[str] = (),
+    mutated: Collection[str] = (),
     closely: bool = False,
 ) -> Truth:
     """Run a reference natively, in float64 and with noise; return the truth and a bound per output.
@@ -50,11 +50,11 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     `inputs`: tensors, numbers or `None` by name, in the order of the parameters. `operands="exact"` gives no credit for
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
     drawn at random; their distribution is read instead. `native`: run it natively only; with `bounded` off no bound is
-    found then. `plain`: what a native run gives, if that is known. `scribbled`: inputs that the reference may change.
+    found then. `plain`: what a native run gives, if that is known. `mutated`: inputs that the reference may change.
     `closely`: many more runs, and louder ones, look for integers that rounding decides.
-    Raises `InvalidReferenceError`, and `ScribblesError` where it changes others.
+    Raises `InvalidReferenceError`, and `MutatesInputsError` where it changes others.
     """
-    run = Reference(reference, inputs, outputs, style, seed, scribbled)
+    run = Reference(reference, inputs, outputs, style, seed, mutated)
     clock = time.perf_counter()
     plain = run.native() if plain is None else plain
     spent = {"native": time.perf_counter() - clock}

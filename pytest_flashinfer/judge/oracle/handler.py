@@ -9,18 +9,18 @@ the order of the parameters; `outputs`, a list of `{"name", "dtype", "shape", "o
 slot or null, "ids": slot or null}` with sizes filled in; `seed`, `operands`, `budget` (bytes or null), `native`,
 `bounded` and `closely` as in evaluate.py, `again` (whether to run the reference once more, with other random numbers,
 to see that it gives the same), `rows` (inputs that may be cut, see rowwise.py), `host` (whether to find the truth
-there, wherever the arena lies), `scribbled` (inputs of which each run of the reference has a copy). The reply
+there, wherever the arena lies), `mutated` (inputs of which each run of the reference has a copy). The reply
 says what was written: `how`, `nan_inputs`, `notes`, `seconds` and, per output, `name`, `present`, `wide`, `allowance`,
 `undecided` (whether the slot was filled), `how`, `exact`, `widened`, `replaced`, `disputed`, `times`, `distinct`,
 `seeded`, `notes`. A reference that writes into inputs which it has no copies of ends the call with an error of the kind
-"scribbles" that names them: the arena has to be filled again.
+"mutates" that names them: the arena has to be filled again.
 
 A request with `do` "rows" is one call's with a `part`, two ends of a range of rows, `case`, which names what it is
 about, `native` and `last`. Its slots are those of the part, its shapes the whole's. The native run on the whole is kept
 for the next part of the same case, unless this is the `last` one. The reply says `independent`; where that is false
 nothing else is there, and only the whole tells the truth.
 
-A request with `do` "shapes" has `inputs`, `outputs`, `seed` and `scribbled`; `outputs` of the reply say which `size`
+A request with `do` "shapes" has `inputs`, `outputs`, `seed` and `mutated`; `outputs` of the reply say which `size`
 and `dtype` the reference gives, in order, `null` for one that it leaves out.
 """
 
@@ -35,11 +35,17 @@ import torch
 
 from pytest_flashinfer.judge.oracle.determinism import OtherResultsError, demand_the_same
 from pytest_flashinfer.judge.oracle.evaluate import evaluate
-from pytest_flashinfer.judge.oracle.mutated_inputs import SCRIBBLES
+from pytest_flashinfer.judge.oracle.mutated_inputs import MUTATES
 from pytest_flashinfer.judge.oracle.protocol import facts, inputs_of, question, write
 from pytest_flashinfer.judge.oracle.rowwise import Rows, SlotWriter, by_rows
 from pytest_flashinfer.judge.oracle.truth import OutputSpec, Truth
-from pytest_flashinfer.judge.reference.call import MODULE, InvalidReferenceError, Reference, ScribblesError, described
+from pytest_flashinfer.judge.reference.call import (
+    MODULE,
+    InvalidReferenceError,
+    MutatesInputsError,
+    Reference,
+    described,
+)
 from pytest_flashinfer.judge.reference.origin import UNSTEADY
 from pytest_flashinfer.judge.reference.other_code import Foreign
 from pytest_flashinfer.worker.memory import give_back
@@ -56,7 +62,7 @@ _LITTLE = 1 << 28  # bytes that may stay behind when all rows of a large case ha
 
 
 class OracleError(Exception):
-    """An error of its own kind: "reference", "absent" where a module is not installed, `SCRIBBLES` or `UNSTEADY`."""
+    """An error of its own kind: "reference", "absent" where a module is not installed, `MUTATES` or `UNSTEADY`."""
 
     def __init__(self, message: str, kind: str = "reference") -> None:
         self.kind = kind
@@ -141,8 +147,8 @@ def call(kernel: object, request: dict[str, Any], memory: Slots) -> dict[str, An
 
 
 def _kind(error: InvalidReferenceError) -> str:
-    if isinstance(error, ScribblesError):
-        return SCRIBBLES
+    if isinstance(error, MutatesInputsError):
+        return MUTATES
     if isinstance(error, OtherResultsError):
         return UNSTEADY
     return "absent" if isinstance(error.__cause__, ModuleNotFoundError) else "reference"
@@ -229,7 +235,7 @@ def _find(
 def _reference(
     kernel: Built, inputs: Mapping[str, Any], specs: Mapping[str, OutputSpec], options: Mapping[str, Any]
 ) -> Reference:
-    own = options.get("seed", 0), options.get("scribbled", ())
+    own = options.get("seed", 0), options.get("mutated", ())
     return Reference(kernel.function, inputs, specs, kernel.style, *own)  # type: ignore[arg-type]
 
 

@@ -30,7 +30,7 @@ def rounds(step: Step, place: int, arg: torch.Tensor, dtype: torch.dtype) -> boo
 
 
 def held(step: Step, place: int, plain: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """Return `changed` with the values of an argument that 16 bits hold exactly as they are in `plain`; all one shape."""
+    """Return `changed` with the values that 16 bits hold exactly as they are in `plain`; all have one shape."""
     exact = step.exact.get(place)
     return changed if exact is None or exact.shape != plain.shape else torch.where(exact, plain, changed)
 

@@ -1,6 +1,6 @@
 """The inputs that a reference writes into though its definition does not say so: nobody's result, and not judged.
 
-Its worker says so once, by an error of the kind `SCRIBBLES`; from then on each of its runs has copies of them.
+Its worker says so once, by an error of the kind `MUTATES`; from then on each of its runs has copies of them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pytest_flashinfer.worker.errors import CallFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SCRIBBLES = "scribbles"
+MUTATES = "mutates"
 T = TypeVar("T")
 
 
-class Scribbled:
+class MutatedInputs:
     """The names for one definition, as far as they have shown; `tell` gets a sentence about those that are new."""
 
     def __init__(self, definition: str = "", tell: Callable[[str], object] | None = None) -> None:
@@ -35,7 +35,7 @@ class Scribbled:
             try:
                 return ask()
             except CallFailed as error:  # noqa: PERF203 - twice, as a rule
-                if error.kind != SCRIBBLES:
+                if error.kind != MUTATES:
                     raise
                 self._learn({name for name in inputs if name in error.message.rpartition(": ")[2].split(", ")})
         return ask()

@@ -22,7 +22,7 @@ def question(request: Mapping[str, Any], memory: Slots) -> tuple[dict[str, Any],
     specs = {each["name"]: _spec(each) for each in request["outputs"]}
     options = {
         key: request[key]
-        for key in ("seed", "operands", "budget", "sampling", "native", "bounded", "scribbled", "closely")
+        for key in ("seed", "operands", "budget", "sampling", "native", "bounded", "mutated", "closely")
         if request.get(key) is not None
     }
     return inputs, specs, options

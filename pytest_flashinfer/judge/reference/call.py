@@ -33,7 +33,7 @@ class InvalidReferenceError(Exception):
     """The reference raised, or did not return what its definition says."""
 
 
-class ScribblesError(InvalidReferenceError):
+class MutatesInputsError(InvalidReferenceError):
     """The reference writes into inputs that it was not given copies of: they are not as they were."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -67,7 +67,7 @@ def storage(spec: OutputSpec) -> tuple[tuple[int, ...], torch.dtype]:
 class Reference:
     """A reference with one set of inputs (tensors, numbers, `None`; in the order of its parameters).
 
-    Each run has a copy of those that are `scribbled` in, as of those that an output is written back into. Of `pairs` of
+    Each run has a copy of those that are `mutated`, as of those that an output is written back into. Of `pairs` of
     4-bit floats `inputs` has the bytes: torch computes with nothing else of them.
     """
 
@@ -76,7 +76,7 @@ class Reference:
     outputs: Mapping[str, OutputSpec]
     style: Style = "return"
     seed: int = 0
-    scribbled: Collection[str] = ()
+    mutated: Collection[str] = ()
     pairs: Collection[str] = ()
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Reference:
         return {name: self._declare(name, value) for name, value in self.raw(mode).items()}
 
     def raw(self, mode: AbstractContextManager[Any] | None = None) -> Results:
-        """Run as written; outputs as the reference gives them. Raises `InvalidReferenceError` and `ScribblesError`."""
+        """Run as written; outputs as the reference gives them. Raises InvalidReferenceError and MutatesInputsError."""
         versions = {name: x._version for name, x in self.inputs.items() if isinstance(x, torch.Tensor)}  # noqa: SLF001
         try:
             with torch.no_grad(), mode or nullcontext():
@@ -106,7 +106,7 @@ class Reference:
             raise InvalidReferenceError(f"the reference raised {described(error)}") from error
         changed = [name for name, version in versions.items() if self.inputs[name]._version != version]  # noqa: SLF001
         if changed:
-            raise ScribblesError(changed)
+            raise MutatesInputsError(changed)
         return results
 
     def widen(self, wide: torch.dtype) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Reference:
         _seed(self.device, self.seed)
         given = dict(inputs)
         written = [spec.param for spec in self.outputs.values() if spec.param]
-        for name in dict.fromkeys((*written, *self.scribbled)):
+        for name in dict.fromkeys((*written, *self.mutated)):
             if isinstance(given.get(name), torch.Tensor):
                 given[name] = _copy(given[name])
         if self.style == "destination":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_flashinfer.data.model import Definition
-    from pytest_flashinfer.judge.oracle.mutated_inputs import Scribbled
+    from pytest_flashinfer.judge.oracle.mutated_inputs import MutatedInputs
     from pytest_flashinfer.worker.pool import Pool
 
 T = TypeVar("T")
@@ -29,11 +29,11 @@ class ReferenceProcess:
     One that has hung is not asked of cases as large again, and of none where it had answered nothing: each would hang.
     """
 
-    def __init__(self, pool: Pool, definition: Definition, timeout: float, scribbled: Scribbled) -> None:
+    def __init__(self, pool: Pool, definition: Definition, timeout: float, mutated: MutatedInputs) -> None:
         self.pool = pool
         self.definition = definition
         self.timeout = timeout
-        self.scribbled = scribbled  # outlives the process
+        self.mutated = mutated  # outlives the process
         self._oracle: Oracle | None = None
         self._broken: BuildFailed | None = None
         self._answered = False
@@ -90,7 +90,7 @@ class ReferenceProcess:
             raise self._broken.with_traceback(None)
         if self._oracle is None or not self._oracle.worker.alive:
             self.close()
-            self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device, self.scribbled)
+            self._oracle = Oracle(self.pool.worker(HANDLER), self.pool.device, self.mutated)
             try:
                 self._build(self._oracle, source, entry)
             except BuildFailed as error:

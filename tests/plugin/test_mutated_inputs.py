@@ -22,7 +22,7 @@ RIGHT, WRONG = ("alike", "spares", "otherwise"), ("elsewhere", "wrong")
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    repository = Repository(tmp_path_factory.mktemp("scribbling"))
+    repository = Repository(tmp_path_factory.mktemp("mutated"))
     inputs = {name: {"shape": ["n", "h"][axis:], "dtype": "float32"} for axis, name in enumerate("xw")}
     repository.define(inputs={**inputs, "state": STATE, "place": PLACE}, reference=REFERENCE)
     random = {name: {"type": "random"} for name in ("x", "w", "state", "place")}
