@@ -13,7 +13,7 @@ import pytest
 from pytest_flashinfer import checks
 from pytest_flashinfer.items import KernelItem, SchemaFailed
 from pytest_flashinfer.outputs.paths import from_here
-from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.run.session import SESSION
 from pytest_flashinfer.selection.keyword import SHOWN_UUID, Names
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.run.session import SESSION
 from pytest_flashinfer.selection import scope
 
 if TYPE_CHECKING:

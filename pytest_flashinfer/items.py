@@ -10,7 +10,7 @@ from pytest_flashinfer.outputs.paths import from_here
 from pytest_flashinfer.outputs.run_warnings import in_a_line
 from pytest_flashinfer.report import notes as notes_of
 from pytest_flashinfer.report.results import UNREAD
-from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.run.session import SESSION
 from pytest_flashinfer.settings.options import REPLAY, replay
 from pytest_flashinfer.sources import blamed
 
@@ -59,7 +59,7 @@ class KernelItem(pytest.Function):
         if self._void is not None:
             return  # there is nothing to run
         if self.originalname != "test_schema" and session.runs_items:
-            session.judge  # noqa: B018 - torch, which the fixtures of every other check import
+            session.processes.start_with_torch()  # which the fixtures of every other check import
         try:
             super().setup()
         except Exception as error:

@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     processes = Processes(config, settings)
     try:
         if runs_items(config):
-            processes.pool  # noqa: B018 - they import torch while this process imports what follows, and collects
+            processes.start()  # they import torch while this process imports what follows, and collects
         config.pluginmanager.register(strangers, "flashinfer-strangers")
         _wake(config, settings, processes)
     except BaseException:

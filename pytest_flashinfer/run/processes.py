@@ -6,7 +6,6 @@ import gc
 import importlib
 import os
 import sys
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,12 +33,18 @@ class Processes:
         if not lists_only(config):
             _make_cache()
         self.device = devices.narrowed(found, os.environ)
-        self.card = Card(self.device, sharers(config, self.device.count), lambda: self.pool)
+        self.card = Card(self.device, sharers(config, self.device.count), self.start)
         self._hidden = [*settings.definitions, *settings.solutions, *settings.workloads, config.rootpath]
+        self._pool: Pool | None = None
+        self._has_torch = False
 
-    @cached_property
-    def pool(self) -> Pool:
-        """The workers of this run, started when first asked for; nothing is waited for."""
+    def start(self) -> Pool:
+        """Start the workers of this run, unless they are, and return them; nothing is waited for."""
+        if self._pool is None:
+            self._pool = self._started()
+        return self._pool
+
+    def _started(self) -> Pool:
         from pytest_flashinfer.worker import sandbox
         from pytest_flashinfer.worker.pool import Pool
         from pytest_flashinfer.worker.request import cache_folder
@@ -47,10 +52,15 @@ class Processes:
         sandbox.hide_process()
         return Pool(str(self.device), self._hidden, cache_folder(), turns=self.card.turns)
 
-    @cached_property
-    def judge(self) -> Pool:
-        """The pool, with torch loaded in this process as well."""
-        pool = self.pool  # made first: its processes import torch at the same time
+    def start_with_torch(self) -> Pool:
+        """Start the workers and load torch in this process as well, unless that is done; return the workers."""
+        pool = self.start()  # first: its processes import torch at the same time
+        if not self._has_torch:
+            self._load_torch(pool)
+            self._has_torch = True
+        return pool
+
+    def _load_torch(self, pool: Pool) -> None:
         import_torch()
         import torch
 
@@ -59,13 +69,12 @@ class Processes:
             from pytest_flashinfer.judge.oracle.client import HANDLER
 
             pool.begin(HANDLER, lambda: torch.zeros(1, device=str(self.device)))  # a context of this process's own
-        return pool
 
     def close(self) -> None:
         """End every process that was started."""
-        pool: Pool | None = vars(self).pop("pool", None)
-        if pool is not None:
-            pool.close()
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
         self.card.turns.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_flashinfer.build import requirements
-from pytest_flashinfer.cases.mutated_inputs import Scribbling
 from pytest_flashinfer.data.calling import module_source
+from pytest_flashinfer.judge.oracle.mutated_inputs import MutatedInputs
 from pytest_flashinfer.outputs.outcomes import Outcomes
 from pytest_flashinfer.outputs.paths import from_here
 from pytest_flashinfer.run import distribution
 from pytest_flashinfer.run.progress import Progress
-from pytest_flashinfer.run.stash import SESSION
 from pytest_flashinfer.selection.catalogue import Catalogue
 from pytest_flashinfer.selection.scope import CHOSEN
 from pytest_flashinfer.settings import options
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.pool import Pool
 
+SESSION: pytest.StashKey[FibSession] = pytest.StashKey()  # where the config of a run has it
+
 
 class FibSession:
     """Everything that outlives one item; heavy parts are made when first asked for."""
@@ -55,7 +57,7 @@ class FibSession:
         self.tolerances = Tolerances(settings, self.catalogue.definitions)  # a wrong spelling ends the run here
         self.progress = Progress(config)
         self.probed: dict[Any, Lack | None] = {}  # workload and tolerance to why they prove nothing, if they do not
-        self.mutated_inputs = Scribbling()
+        self.mutated_inputs = _MutatedInputs()
         self.lost: list[str] = []  # what made the run fail beside its items
         self._references: dict[tuple[Path, str], list[list[float]]] = {}
 
@@ -86,12 +88,7 @@ class FibSession:
     @property
     def pool(self) -> Pool:
         """The workers of this run."""
-        return self.processes.pool
-
-    @property
-    def judge(self) -> Pool:
-        """The pool, with torch loaded in this process as well."""
-        return self.processes.judge
+        return self.processes.start()
 
     def under_test(self, key: str, definition: Definition, solution: Solution) -> UnderTest:
         """Return a solution ready to be called; skips with the reason where it cannot run here."""
@@ -102,8 +99,8 @@ class FibSession:
         if reason is not None:
             pytest.skip(f"{key}: {reason}")
         limits = {"timeout": self.options.timeout, "build_timeout": self.options.build_timeout}
-        mutated = self.mutated_inputs[definition.name].names
-        return UnderTest(Kernel(self.judge, definition, solution, **limits), self.progress, mutated)
+        kernel = Kernel(self.processes.start_with_torch(), definition, solution, **limits)
+        return UnderTest(kernel, self.progress, self.mutated_inputs[definition.name].names)
 
     def why_not(self, solution: Solution) -> str | None:
         """Return why a solution cannot run on this machine, or `None`."""
@@ -115,7 +112,7 @@ class FibSession:
         from pytest_flashinfer.judge.oracle.answers import Answers
 
         return Answers(
-            self.judge,
+            self.processes.start_with_torch(),
             definition,
             timeout=self.options.reference_timeout,
             budget=max(1 << 30, self.card.whole // 16),
@@ -145,7 +142,8 @@ class FibSession:
             (source,),
             destination_passing=definition.reference_style == "destination",
         )
-        return UnderTest(Kernel(self.judge, definition, solution, timeout=self.options.reference_timeout))
+        pool, seconds = self.processes.start_with_torch(), self.options.reference_timeout
+        return UnderTest(Kernel(pool, definition, solution, timeout=seconds))
 
     def reference_times(
         self, path: Path, uuid: str, measure: Callable[[int], list[float]], measurements: int = 1
@@ -195,6 +193,17 @@ class FibSession:
         if self.running is not None and self.running.exitstatus == pytest.ExitCode.OK:
             self.running.exitstatus = pytest.ExitCode.TESTS_FAILED
         return what
+
+
+class _MutatedInputs(dict[str, MutatedInputs]):
+    """What shows of the inputs that references write into, by definition, for its solutions as for its reference."""
+
+    def __missing__(self, definition: str) -> MutatedInputs:
+        return self.setdefault(definition, MutatedInputs(definition, _warn))
+
+
+def _warn(text: str) -> None:
+    warnings.warn(pytest.PytestWarning(text), stacklevel=2)
 
 
 def _version(distribution: str) -> str:

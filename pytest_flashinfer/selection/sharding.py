@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from pytest_flashinfer.collect import DefinitionFile
-from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.run.session import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

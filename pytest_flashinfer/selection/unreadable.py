@@ -9,7 +9,7 @@ import pytest
 
 from pytest_flashinfer.outputs.paths import from_here
 from pytest_flashinfer.report.results import UNKNOWN, UNREAD
-from pytest_flashinfer.run.stash import SESSION
+from pytest_flashinfer.run.session import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence

@@ -140,7 +140,7 @@ def test_a_build_that_never_ends_is_ended(many, kernels, monkeypatch):
 def test_of_several_processes_the_first_builds_for_all(many):
     (many.root / "conftest.py").write_text(
         "import os, pathlib\n"
-        "from pytest_flashinfer.run.stash import SESSION\n"
+        "from pytest_flashinfer.run.session import SESSION\n"
         "def pytest_sessionfinish(session):\n"
         "    name = os.environ.get('PYTEST_XDIST_WORKER', 'controller')\n"
         "    place = pathlib.Path(__file__).parent / f'jobs-{name}'\n"
