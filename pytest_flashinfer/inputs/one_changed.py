@@ -32,7 +32,7 @@ _ROOM: Final = 64.0  # below the largest of the dtype, for sums
 _TRIES: Final = 16
 _SOME: Final = 1 << 20  # elements tell how large values are
 _FREE: Final = DATA | {"weight"}
-_OF_ROWS: Final = ROTARY | {"probs", "bits"}  # one value says what the others of its row have to be
+_OF_ROWS: Final = ROTARY | {"probs", "log_probs", "bits"}  # one value says what the others of its row have to be
 _IDS: Final = frozenset({"page_ids", "page_table", "slots", "sparse", "token_ids", "index"})
 _APART: Final = frozenset({"page_ids", "page_table", "slots"})  # no two are alike, unless they are shared
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 FAMILIES: Final = frozenset({"opposed", "far_below", "rising", "sunken", "deep"})
 _QUERY: Final = re.compile(r"q(_|$)|quer(y|ies)", re.IGNORECASE)
-_SCORES: Final = re.compile(r"logits|scores?$|lse|^s(_\w)?$|energ|(^|_)(gating|router)(_out(put)?)?$|gate_out(put)?$")
+_SCORES: Final = re.compile(
+    r"logits|scores?$|(cum|acc|sum)\w*_log_?probs?$|lse|^s(_\w)?$|energ|(^|_)(gating|router)(_out(put)?)?$|gate_out(put)?$"
+)
 _EXPONENTIALS: Final = re.compile(r"softmax|logsumexp|\bexp2?\(", re.IGNORECASE)
 _CHOSEN: Final = re.compile(
     r"top_?k|sort|argmax|softmax|logsumexp|cross_entropy|max_pool|(?<!abs\(\))\.(a|cum)?max\((?!\))", re.IGNORECASE

@@ -40,7 +40,7 @@ def matter(contract: Contract, plan: Plan, name: str) -> bool:
     Ids are compared by what they stand for. So are values beside them, unless there is one for each element of a row.
     """
     wide = {each for each, role in plan.roles.items() if role.kind in FREE and len(contract.dims[each] or ()) > 1}
-    if plan.roles[name].kind not in {"probs", "logits"} and name not in inputs(plan) and {name} != wide:
+    if plan.roles[name].kind not in {"probs", "log_probs", "logits"} and name not in inputs(plan) and {name} != wide:
         return False
     return _matter(contract, name)
 

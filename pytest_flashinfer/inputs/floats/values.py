@@ -28,6 +28,7 @@ _CHUNK: Final = 1 << 24
 _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids the likeliest have 0.01 to 60 per cent
 _LEAD: Final = (0.7, 0.95)  # of a row's mass that its likeliest id has, in one row of five
 _SORTED: Final = 0.125  # of these rows, half of them falling
+_LEAST: Final = 2.0**-120  # of probabilities with a logarithm
 _AS_THEY_ARE: Final = frozenset({"small_ints", "equal"})  # families that a weight has as well, undivided
 _OF_SCORES: Final = families.SPECIAL | {"sunken", "deep"}
 _ANYWHERE: Final = frozenset({"nan", "inf"})  # what shows that a value reaches others than it should
@@ -182,8 +183,8 @@ def _parts(flat: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _free(x: torch.Tensor, kind: str, family: str, source: Source, name: str) -> None:
-    if kind == "probs":
-        _probabilities(x, family, source, name)
+    if kind in {"probs", "log_probs"}:
+        _probabilities(x, family, source, name, logarithms=kind == "log_probs")
         return
     families.fill(x, family, source.own(name), source.rows())
     if kind == "logits" and family == "normal":
@@ -198,8 +199,11 @@ def _free(x: torch.Tensor, kind: str, family: str, source: Source, name: str) ->
             part.copy_(wide / wide.norm(dim=-1, keepdim=True).clamp_min(1e-6))
 
 
-def _probabilities(x: torch.Tensor, family: str, source: Source, name: str) -> None:
-    """Fill rows that are >= 0 and sum to 1: near uniform, one-hot, with exact zeros, with ties, or at some heat."""
+def _probabilities(x: torch.Tensor, family: str, source: Source, name: str, *, logarithms: bool) -> None:
+    """Fill rows that are >= 0 and sum to 1: near uniform, one-hot, with exact zeros, with ties, or at some heat.
+
+    Or with the logarithms of such; that of 0 is one of a very small number.
+    """
     flat = x.view(-1, x.shape[-1])
     own, rows = source.own(name), source.rows()
     for part in _parts(flat):
@@ -213,7 +217,7 @@ def _probabilities(x: torch.Tensor, family: str, source: Source, name: str) -> N
             p = wide.softmax(dim=1)
         else:
             p = _heated(wide - wide.amax(dim=1, keepdim=True), own).softmax(dim=1)
-        part.copy_(p)
+        part.copy_(p.clamp_(_LEAST, 1).log_() if logarithms else p)
 
 
 def _heated(logits: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

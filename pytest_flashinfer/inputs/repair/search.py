@@ -125,11 +125,11 @@ class _Range:
         self.alone = [rows for named, rows in kinds if role.kind in named and _distinct(old, by_row=rows)]
         ordered = role.kind == "order" and old.numel() > 0
         self.every = old.sort(dim=-1).values if ordered else None
-        if contract.dtype(name) == "bool" or (role.kind == "mask" and 0 <= ends[0] <= ends[1] <= 1):
-            self.low, self.high = 0, 1
-        least, most = limits(contract, name, env)
-        most = self.high if most is None else most if self.high is None else min(most, self.high)
-        self.span = Span(self.low if least is None else least, most, bool(self.alone))
+        is_mask = contract.dtype(name) == "bool" or (role.kind == "mask" and 0 <= ends[0] <= ends[1] <= 1)
+        self.low, self.high = (0, 1) if is_mask else (self.low, self.high)
+        told = (None, None) if is_mask or name in contract.reading.facts.others else limits(contract, name, env)
+        most = [n for n in (told[1], self.high) if n is not None]
+        self.span = Span(self.low if told[0] is None else told[0], min(most, default=None), bool(self.alone))
 
     def admits(self, value: torch.Tensor) -> bool:
         """Whether a tensor could be in place of the drawn one."""

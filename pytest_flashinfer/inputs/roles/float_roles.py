@@ -68,11 +68,19 @@ def _rotary_base(s: Subject) -> float | None:
     return next((number for number in numbers if number >= _LEAST_BASE), None)
 
 
-def _sums_to_one(s: Subject) -> bool:
-    """Whether a constraint says that rows sum to one."""
-    sums = rf"\b{s.name}\.sum\((dim=)?-1\)"
+def _sums_to_one(s: Subject, function: str = "") -> bool:
+    """Whether a constraint says that rows sum to one, or what a function of their elements, `.exp()`, comes to."""
+    sums = rf"\b{s.name}{re.escape(function)}\.sum\((dim=)?-1\)"
     one = rf"{sums} - 1\b|{sums} == 1\b|(allclose|isclose)\({sums}, torch\.ones"
     return any(re.search(one, ast.unparse(rule.tree)) for rule in s.contract.reading.data if s.name in rule.names)
+
+
+def _log_probabilities(s: Subject) -> Role | None:
+    """Recognise logarithms of probabilities: of a distribution in each row, or scores that such have been added to."""
+    if not (s.named(r"log_?prob") or s.told(r"\blog[- ]?(softmax|prob)")) or len(s.dims) < 2:  # noqa: PLR2004
+        return None
+    added = s.named(r"cum|acc|sum|total|score") or s.told(r"\b(accumulated|cumulative|summed|total|scores?)\b")
+    return Role("data") if added else Role("log_probs")
 
 
 def _sampling(s: Subject) -> Role | None:
@@ -147,11 +155,11 @@ def _weights(s: Subject) -> Role | None:
 
 
 _FLOATS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
-    _scratch, _tables, _recurrence, _sampling, _scales, _weights,
+    _scratch, _tables, _recurrence, _log_probabilities, _sampling, _scales, _weights,
 )  # fmt: skip
 # Roles whose values a family decides; the others keep to the range that gives them their meaning.
 DATA: Final = frozenset({"data", "logits"})  # of any size
-FREE: Final = DATA | {"unit", "probs"}
+FREE: Final = DATA | {"unit", "probs", "log_probs"}
 ROTARY: Final = frozenset({"cos_sin", "cos", "sin"})
 _LEAST_BASE: Final = 100.0  # of frequencies; a smaller one is a logarithm's
 _BASE: Final = re.compile(r"(?:theta|base)\b\D{0,12}(\d[\d,_]*(?:\.\d+)?(?:e\d+)?)|\b(10[,_]?000|1e4)\b", re.IGNORECASE)
@@ -161,6 +169,8 @@ def float_role(subject: Subject) -> Role:
     """Return the role of a floating-point tensor; what nothing tells is `data`."""
     if len(subject.dims) > 1 and _sums_to_one(subject):
         return Role("probs")
+    if len(subject.dims) > 1 and _sums_to_one(subject, ".exp()"):
+        return Role("log_probs")
     for recognise in _FLOATS:
         role = recognise(subject)
         if role is not None:

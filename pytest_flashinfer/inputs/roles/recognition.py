@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.dtypes import FOUR_BITS
 from pytest_flashinfer.inputs.constraints.equation import size
+from pytest_flashinfer.inputs.constraints.lists import of_tensors
 from pytest_flashinfer.inputs.constraints.trees import called, names_of
 from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, torch_dtype
 from pytest_flashinfer.inputs.errors import UnknownDtype
@@ -198,8 +199,13 @@ def _apart(s: Subject, role: Role) -> Role:
     """
     if role.kind not in _ALIKE | {"slots"} or not s.dims or not _alone(s):
         return role
-    by_row = role.kind in _ALIKE and len(s.dims) > 1 and s.told(PER_ROW)
+    by_row = role.kind in _ALIKE and len(s.dims) > 1 and (s.told(PER_ROW) or _along_a_row(s, role))
     return replace(role, kind="expert_ids") if by_row else replace(role, kind="slots", distinct=True)
+
+
+def _along_a_row(s: Subject, role: Role) -> bool:
+    """Whether ids are of the entries of their own row, of which there are as many."""
+    return role.limit is not None and ast.unparse(role.limit) == s.axis(-1)
 
 
 def _alone(s: Subject) -> bool:
@@ -208,7 +214,8 @@ def _alone(s: Subject) -> bool:
 
 def _counted_once(s: Subject) -> bool:
     """Say whether as many different ones are picked out as there are, as `x[x >= 0].unique().numel() == n_used`."""
-    sides = (side for rule in s.contract.reading.data for side in (rule.left, rule.right) if side is not None)
+    trees = (of_tensors(rule.tree) for rule in s.contract.reading.data if s.name in rule.names)
+    sides = (side for tree in trees if isinstance(tree, ast.Compare) for side in (tree.left, *tree.comparators))
     nodes = (node for side in sides for node in ast.walk(side) if isinstance(node, ast.Call))
     picked = (inner for which, inner in map(called, nodes) if which == "unique" and isinstance(inner, ast.Subscript))
     return any(isinstance(each.value, ast.Name) and each.value.id == s.name for each in picked)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.source import BrokenSource, parse_python
-from pytest_flashinfer.inputs.constraints.equation import size
+from pytest_flashinfer.inputs.constraints.equation import invert, size
 from pytest_flashinfer.inputs.constraints.trees import names_of
 from pytest_flashinfer.inputs.dtypes import is_integer
 from pytest_flashinfer.inputs.roles.subject import NAMES, Role, Subject, index_limit, pool_of
@@ -27,6 +27,7 @@ _VALID: Final = (
     r"\bper-\w+ valid \w+|\bvalid \w+( \w+)? (per|for each|of each|in each) (expert|group|row|token|query|problem)"
 )
 _BLOCK_SIZE: Final = re.compile(r"blocks?\b[^.]{0,20}\((\d+) tokens|(\d+) tokens (each|per block|a block)")
+_MANY: Final = 5040 << 10  # elements that most numbers of groups divide
 _BLOCK_NAME: Final = re.compile(r"^_?(BLK|BLOCK|BLOCK_SIZE)(_(K|KV|N))?$")
 
 
@@ -36,7 +37,7 @@ def order(s: Subject) -> Role | None:
     By its description, or by its name unless a range says that its values are of something else: orders of polynomials.
     """
     told = s.told(r"\bpermutation of\b")
-    if s.unused or not (told or (s.named(_ORDER) and _counts_elements(s))):
+    if s.unused or _outnumbers(s) or not (told or (s.named(_ORDER) and _counts_elements(s))):
         return None
     return Role("order", group="plain" if s.told(PER_ROW) or not s.told(_OF_ALL) else "all")
 
@@ -51,6 +52,19 @@ def _counts_elements(s: Subject) -> bool:
         if not names & (own - known.keys()) and (width is None or size(tree, known) != width - 1):
             return False
     return True
+
+
+def _outnumbers(s: Subject) -> bool:
+    """Whether there are fewer numbers in the range that is stated than elements: some come again, as ids of groups."""
+    own = s.dims[0] if len(s.dims) == 1 else None
+    if not isinstance(own, ast.Name) or own.id in s.contract.constants:
+        return False
+    env: dict[str, int] = {**s.contract.constants, own.id: _MANY}
+    for name in {n for tree in s.upper for n in names_of(tree)} - env.keys():
+        rules = (rule for rule in s.contract.equations if name in rule.names and rule.names <= env.keys() | {name})
+        found = next((n for n in (invert(rule, name, env) for rule in rules) if isinstance(n, int)), None)
+        env.update({} if found is None else {name: found})
+    return any(most is not None and most < _MANY - 1 for most in (size(tree, env) for tree in s.upper))
 
 
 def amounts(s: Subject) -> Role | None:

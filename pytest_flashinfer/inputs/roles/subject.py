@@ -11,7 +11,8 @@ import torch
 
 from pytest_flashinfer.inputs.constraints.facts import dimension
 from pytest_flashinfer.inputs.constraints.hints import NEGATIVE, Bound
-from pytest_flashinfer.inputs.constraints.trees import constant
+from pytest_flashinfer.inputs.constraints.lists import of_tensors
+from pytest_flashinfer.inputs.constraints.trees import as_comparison, both_ways, called, constant, names_of, stripped
 from pytest_flashinfer.inputs.dtypes import torch_dtype
 from pytest_flashinfer.inputs.roles.uses import Use, use
 
@@ -201,6 +202,17 @@ def _end(upper: ast.expr) -> ast.Name | None:
     return upper.left if less and isinstance(upper, ast.BinOp) and isinstance(upper.left, ast.Name) else None
 
 
+def _ranked(s: Subject) -> bool:
+    """Whether a constraint says which numbers occur, as `x[x >= 0].sort().values == torch.arange(n)` does."""
+    trees = (of_tensors(rule.tree) for rule in s.contract.reading.data if s.name in rule.names)
+    for tree in (as_comparison(stripped(tree)) for tree in trees):
+        for left, op, right in both_ways(tree) if isinstance(tree, ast.Compare) else ():
+            words = {called(node)[0] for node in ast.walk(left) if isinstance(node, ast.Call)}
+            if op is ast.Eq and words & {"sort", "unique"} and s.name in names_of(left) - names_of(right):
+                return "numel" not in words
+    return False
+
+
 def index_limit(s: Subject) -> ast.expr | None:
     """Return the axis of a tensor that plain indices could point into.
 
@@ -217,7 +229,7 @@ def index_limit(s: Subject) -> ast.expr | None:
         return dimension(next(iter(s.use.sizes)))
     if s.upper:
         return next(filter(None, map(_end, s.upper)), None)
-    if s.use.known and not s.use.limits:
+    if (s.use.known and not s.use.limits) or _ranked(s):
         return None
     own = {ast.unparse(tree) for tree in s.dims}
     words = set(re.findall(r"\w+", s.text))
