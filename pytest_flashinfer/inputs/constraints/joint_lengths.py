@@ -64,6 +64,19 @@ def joined_by(contract: Contract) -> dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=64)
+def never_outnumber(contract: Contract) -> bool:
+    """Whether constraints say that no sequence has more queries than keys."""
+    plan = plan_of(contract)
+    groups = {p.name if p.counted else steps_of(p.name): p.group for p in plan.pointers}
+    groups |= {name: plan.roles[name].group for name in plan.lengths}
+    pairs = ((limit, names_of(limit.value)) for limit in limits_on_lengths(contract))
+    return any(
+        groups.get(limit.name) == "q" and limit.op in BELOW and any(groups.get(name) == "kv" for name in names)
+        for limit, names in pairs
+    )
+
+
 def tell_lengths(setting: Setting, found: Sequences) -> None:
     """Fill in `found.told`: lengths for each tensor that states some, within what constraints allow.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs.constraints.equation import size
-from pytest_flashinfer.inputs.constraints.joint_lengths import joined_by
+from pytest_flashinfer.inputs.constraints.joint_lengths import joined_by, never_outnumber
 from pytest_flashinfer.inputs.constraints.limits import limits
 from pytest_flashinfer.inputs.dtypes import is_integer, torch_dtype
 from pytest_flashinfer.inputs.integers import lengths, queries
@@ -188,10 +188,11 @@ def _draw_queries(setting: Setting, pointer: Pointer, found: Sequences) -> list[
 
     Keys that are there before those of the queries join them may be fewer.
     """
-    caps = None if setting.structure in _UNCAPPED or joined_by(setting.contract) else found.kv
+    more = setting.structure in _UNCAPPED and not never_outnumber(setting.contract)
+    caps = None if more or joined_by(setting.contract) else found.kv
     if caps is not None and len(caps) != count_of(setting, pointer):
         caps = None
-    if setting.structure == "q_longer" and found.kv and pointer.name not in setting.given:
+    if more and setting.structure == "q_longer" and found.kv and pointer.name not in setting.given:
         return _outnumber(split(setting, pointer), found.kv)
     if caps is None or setting.structure != "q_equals_kv" or pointer.name in setting.given:
         return split(setting, pointer, caps)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from pytest_flashinfer.inputs import unread_rows
-from pytest_flashinfer.inputs.constraints.joint_lengths import tell_lengths
+from pytest_flashinfer.inputs.constraints.joint_lengths import never_outnumber, tell_lengths
 from pytest_flashinfer.inputs.dtypes import as_numbers, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.integers import compared_ids, indices, overwritten_slots, unused
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 _RAGGED: Final = ("mixed", "uniform", "single", "one_long", "empty")
 _IDS: Final = frozenset({"page_ids", "page_table", "slots"})
 _OF_KINDS: Final = {"mask": ("uniform", "blank"), "bits": ("uniform", "blank"), "token_ids": ("few_ids",)}
+_OF_QUERIES: Final = ("q_equals_kv", "no_kv", "q_longer")
 _WIDE: Final = 4  # bytes, for which hardly a tensor has too many entries to name
 # Those of any definition, the plainest first.
 STRUCTURES: Final = tuple(dict.fromkeys((
     *_RAGGED, *itertools.chain.from_iterable(_OF_KINDS.values()), "identity", *unused.STRUCTURES, "full_last_page",
-    "one_token_page", "shared", "stale_big", "stale_nan", "q_equals_kv", "no_kv", "q_longer",
+    "one_token_page", "shared", "stale_big", "stale_nan", *_OF_QUERIES,
 )))  # fmt: skip
 _ROWS: Final = frozenset({"sparse", "expert_ids", "packed_experts", "counts"})
 
@@ -68,7 +69,7 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
         names["stale_nan"] = None
     query, keys = plan.pointer("q", "plain"), plan.pointer("kv") or (plan.lengths and plan.pages)
     if query is not None and keys:
-        names.update(dict.fromkeys(("q_equals_kv", "no_kv", "q_longer")))
+        names.update(dict.fromkeys(("q_equals_kv",) if never_outnumber(contract) else _OF_QUERIES))
     return tuple(names)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.inputs.constraints.arrangements import crowds
 from pytest_flashinfer.inputs.constraints.equation import size
+from pytest_flashinfer.inputs.constraints.limits import limits
 from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.errors import Unsatisfiable
 from pytest_flashinfer.inputs.integers.queries import requests, split_rows, told_lengths
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.plan import Plan, Pointer
 
 _ROUNDS: Final = 6
+_SPARE: Final = 2  # of what a total may be, one part in so many is left at the most
 _DENSE_Q: Final = re.compile(r"^(q|qo)_?(seq_?)?len$|seq_?len_q|^len_q|^Q$|^q_len|^num_q(ueries)?$")
 _DENSE_KV: Final = re.compile(r"^kv?_?(seq_?)?len$|seq_?len_kv?$|^len_kv?|^KV$|^num_k(v|eys)$")
 
@@ -53,13 +55,16 @@ def _needs(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[t
     """Yield sizes that have to change, with the value they need."""
     for pointer in plan.pointers:
         axis = total_axis(pointer)
-        if axis and _segments(contract, pointer, env) == 0:
+        if axis in contract.free and _segments(contract, pointer, env) == 0:
             yield axis, 0
+        elif size(pointer.total, env) and (trees := contract.dims[pointer.name]):
+            yield from _at_least(trees[0], 1 + (not pointer.open), env)
     for name in plan.of("batch_ids"):
         rows = (contract.dims[name] or (None,))[0]
         if isinstance(rows, ast.Name) and plan.pointers and not any(_segments(contract, p, env) for p in plan.pointers):
             yield rows.id, 0
     yield from _long_enough(contract, plan, env)
+    yield from _little_enough(contract, plan, env)
     yield from _enough_keys(contract, plan, env)
     yield from _even(contract, plan, env)
     for pointer in plan.pointers if plan.last_page in contract.told_ranges else ():
@@ -139,16 +144,33 @@ def _long_enough(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iter
         for tree in shortest:
             yield from _at_least(pointer.total, count * max(0, size(tree, env) or 0), env)
         for tree in longest if total else ():
-            raised = list(_at_least(tree, -(-total // count), env))
+            raised = [each for each in _at_least(tree, -(-total // count), env) if each[0] in contract.free]
             yield from raised
             most, axis = size(tree, env), total_axis(pointer)
             if not raised and axis is not None and most is not None and most * count < total:
-                yield axis, most * count
+                least = count * max([0, *(size(tree, env) or 0 for tree in shortest)])
+                yield axis, _fitting(total, least, most * count)
         unit, axis = size(contract.reading.facts.units.get(pointer.name), env) or 1, total_axis(pointer)
         if axis is not None and total % unit:
             yield axis, -(-total // unit) * unit
         peak = size(contract.reading.facts.peaks.get(pointer.name), env)
         yield from _at_least(pointer.total, peak or 0, env)
+
+
+def _little_enough(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Totals, as in `mask.sum() == n`, that the elements can have, each as large as it may be."""
+    for name, tree in contract.reading.facts.sums.items():
+        is_mask = name in plan.roles and plan.roles[name].kind == "mask"
+        each, total = 1 if is_mask else limits(contract, name, env)[1], size(tree, env)
+        if isinstance(tree, ast.Name) and tree.id in contract.free and each is not None and total is not None:
+            most = max(0, each) * _product([size(axis, env) or 0 for axis in contract.dims[name] or ()])
+            if total > most:
+                yield tree.id, _fitting(total, 0, most)
+
+
+def _fitting(total: int, least: int, most: int) -> int:
+    """Return another total, from `least` to `most`, for one that is too large: seldom all that there is room for."""
+    return most - total % (max(0, most - least) // _SPARE + 1)
 
 
 def _product(shape: list[int]) -> int:
