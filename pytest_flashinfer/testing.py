@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.judge.verdict import decide
-from pytest_flashinfer.judging import Call, Failed
+from pytest_flashinfer.solution_call import Call, Failed
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerError
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.sizes.axes import shape_of
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import MEASURED, Call, Failed
+from pytest_flashinfer.judging import MEASURED
 from pytest_flashinfer.overrides.faults import Teller
+from pytest_flashinfer.solution_call import Call, Failed
 from pytest_flashinfer.worker.memory import is_out_of_memory
 from pytest_flashinfer.worker.outcome import RunResult
 

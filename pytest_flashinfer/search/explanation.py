@@ -9,7 +9,7 @@ import pytest
 from pytest_flashinfer.data.append import append_once
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.workload_line import but_for_the_seed, workload_line
-from pytest_flashinfer.judging import Failed
+from pytest_flashinfer.solution_call import Failed
 
 if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.recipe import Recipe
     from pytest_flashinfer.inputs.sizes.beyond_int32 import Crossing
     from pytest_flashinfer.judge.oracle.answers import Answers
-    from pytest_flashinfer.judging import Call
     from pytest_flashinfer.run.session import FibSession
+    from pytest_flashinfer.solution_call import Call
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.device import Device

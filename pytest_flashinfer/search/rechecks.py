@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.sizes.grid import grid_of
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
-from pytest_flashinfer.judging import Failed
+from pytest_flashinfer.solution_call import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

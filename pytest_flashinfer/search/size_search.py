@@ -20,7 +20,6 @@ from pytest_flashinfer.inputs.sizes.strategies import case_strategy
 from pytest_flashinfer.inputs.sizes.undecided import refuse_unknown
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.outputs.properties import Record
 from pytest_flashinfer.search import compiling, rechecks
 from pytest_flashinfer.search.explanation import explained
@@ -30,6 +29,7 @@ from pytest_flashinfer.search.saved import Drawn, Saved, key_of
 from pytest_flashinfer.search.unjudged import Tally
 from pytest_flashinfer.selection.scope import elements
 from pytest_flashinfer.settings.declarations import SECONDS
+from pytest_flashinfer.solution_call import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -16,6 +15,7 @@ from pytest_flashinfer.report.table import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from pytest_flashinfer.data.model import Definition
     from pytest_flashinfer.settings.options import Options
@@ -77,28 +77,13 @@ class Gates:
         self._speedups = _both(options.min_speedup, options.ini_min_speedup, "--fib-min-speedup", "fib_min_speedup")
         thresholds = (options.threshold, options.ini_threshold, "--fib-threshold", "fib_threshold")
         self._shares = _both(*thresholds, shares=True)
-        self._path, self._card = options.baseline, card
-        self.baseline  # noqa: B018 - a file that cannot be read ends the run before it starts
+        self.baseline = _earlier_run(options.baseline, card)
 
     @property
     def patterns(self) -> Iterator[tuple[str, str]]:
         """The names of definitions and op_types that the command line gives numbers for, each after its switch."""
         for switch, (line, _) in (("--fib-min-speedup", self._speedups), ("--fib-threshold", self._shares)):
             yield from ((switch, pattern) for pattern, _ in line.rules)
-
-    @cached_property
-    def baseline(self) -> Baseline | None:
-        """The earlier run to compare with."""
-        if self._path is None:
-            return None
-        try:
-            baseline = read(self._path)
-        except BaselineError as error:
-            raise pytest.UsageError(f"--fib-baseline: {error}") from error
-        if baseline.card != self._card:
-            measured = f"measured on {baseline.card}" if baseline.card else "without the name of its card"
-            raise pytest.UsageError(f"--fib-baseline: {self._path} was {measured}, which is not this {self._card}")
-        return baseline
 
     def judge(
         self,
@@ -133,6 +118,20 @@ class Gates:
         line, ini = lines
         stated = _marked(item, mark)
         return next((value for value in (line.of(definition), stated, ini.of(definition)) if value is not None), None)
+
+
+def _earlier_run(path: Path | None, card: str) -> Baseline | None:
+    """Return what to compare with; a file that cannot be read, or is of another card, ends the run before it starts."""
+    if path is None:
+        return None
+    try:
+        baseline = read(path)
+    except BaselineError as error:
+        raise pytest.UsageError(f"--fib-baseline: {error}") from error
+    if baseline.card != card:
+        measured = f"measured on {baseline.card}" if baseline.card else "without the name of its card"
+        raise pytest.UsageError(f"--fib-baseline: {path} was {measured}, which is not this {card}")
+    return baseline
 
 
 def _marked(item: pytest.Item, name: str) -> float | None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.cases.making import Cases
     from pytest_flashinfer.data.model import Workload
-    from pytest_flashinfer.judging import Call
     from pytest_flashinfer.run.session import FibSession
+    from pytest_flashinfer.solution_call import Call
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.clock import Span

@@ -11,9 +11,9 @@ import pytest
 from pytest_flashinfer.judge import policy
 from pytest_flashinfer.judge.performance.roofline import Roofline, Work, WorkError, rates, roofline, work_of
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import Failed
 from pytest_flashinfer.outputs.properties import Record
 from pytest_flashinfer.report.baseline import compare, interval
+from pytest_flashinfer.solution_call import Failed
 from pytest_flashinfer.timing import benchmarking
 from pytest_flashinfer.timing.gates import Outcome, TooSlow
 from pytest_flashinfer.timing.measurement import Measurement, joined, measure, most_rounds
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.cases.making import Cases
     from pytest_flashinfer.data.model import Workload
-    from pytest_flashinfer.judging import Call
     from pytest_flashinfer.run.session import FibSession
+    from pytest_flashinfer.solution_call import Call
     from pytest_flashinfer.testing import UnderTest
     from pytest_flashinfer.worker.case import Case
 

@@ -20,8 +20,9 @@ from pytest_flashinfer.judge.oracle.bound_reuse import facts, joined, lent, term
 from pytest_flashinfer.judge.oracle.truth import OutputTruth
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
-from pytest_flashinfer.judging import Call, Compare, Failed
+from pytest_flashinfer.judging import Compare
 from pytest_flashinfer.outputs.properties import Record
+from pytest_flashinfer.solution_call import Call, Failed
 from pytest_flashinfer.worker.card_sharing import Turns
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.memory import Memory

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from pytest_flashinfer.judge.performance.cards import Limits
-from pytest_flashinfer.judging import Call, Failed
 from pytest_flashinfer.run.session import FibSession
+from pytest_flashinfer.solution_call import Call, Failed
 from pytest_flashinfer.timing import measurement, timed_calls
 from pytest_flashinfer.timing.gates import Outcome
 from pytest_flashinfer.timing.measurement import Measurement, joined, measure

@@ -33,13 +33,13 @@ from pytest_flashinfer.inputs.sizes.strategies import case_strategy
 from pytest_flashinfer.inputs.workload_line import workload_line
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.judging import Failed, describe
 from pytest_flashinfer.search import size_search as module
 from pytest_flashinfer.search.minimal_case import Search
 from pytest_flashinfer.search.pace import Pace
 from pytest_flashinfer.search.saved import Saved
 from pytest_flashinfer.search.size_search import SizeSearch
 from pytest_flashinfer.search.unjudged import Tally
+from pytest_flashinfer.solution_call import Failed, describe
 from pytest_flashinfer.worker.case import Case, shapes_of
 from pytest_flashinfer.worker.outcome import Compilation
 from tests.inputs.contracts import ALL, DELTA
@@ -462,8 +462,8 @@ def test_a_solution_whose_calls_take_the_time_does_not_pass(monkeypatch, source,
         asked.reference.native_seconds += native
 
     clock = SimpleNamespace(reading=0.0)
-    for place in ("search", "pace"):
-        monkeypatch.setattr(f"pytest_flashinfer.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
+    for place in ("minimal_case", "pace"):
+        monkeypatch.setattr(f"pytest_flashinfer.search.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
     solution = under_test(source)
     asked = search(seconds=10.0, solution=solution)
     with pytest.raises(ends, match="only 7 cases could be tried in") if ends else contextlib.nullcontext():
@@ -478,8 +478,8 @@ def test_the_word_of_who_says_that_triton_compiled_makes_no_pass(monkeypatch):
         solution.compiled.append(Compilation("kernel", 6.0, {}))
 
     clock = SimpleNamespace(reading=0.0)
-    for place in ("search", "pace"):
-        monkeypatch.setattr(f"pytest_flashinfer.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
+    for place in ("minimal_case", "pace"):
+        monkeypatch.setattr(f"pytest_flashinfer.search.{place}.time", SimpleNamespace(monotonic=lambda: clock.reading))
     item, solution = Item(), under_test("import torch", compiled=[])
     item.add_report_section = lambda *section: None
     with pytest.raises(pytest.skip.Exception, match=r"only 7 cases .*: 42\.0 s went to Triton"):

@@ -13,8 +13,9 @@ from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.oracle.truth import OutputTruth, Truth
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
-from pytest_flashinfer.judging import Compare, Failed
+from pytest_flashinfer.judging import Compare
 from pytest_flashinfer.outputs.properties import Record
+from pytest_flashinfer.solution_call import Failed
 from pytest_flashinfer.testing import UnderTest
 from pytest_flashinfer.worker.case import Case
 from pytest_flashinfer.worker.errors import BuildFailed, CallFailed, WorkerDied, WorkerTimedOut
