@@ -126,12 +126,12 @@ def test_queries_do_not_outnumber_keys_where_lengths_say_so():
         "kv_lens": tensor("batch", "int32"),
     }  # fmt: skip
     rules = ["len_indptr == batch + 1", "total_q == qo_indptr[-1].item()", "num_kv == kv_indptr[-1].item()",
+             "torch.equal(kv_lens, kv_indptr[1:] - kv_indptr[:-1])", "(qo_indptr[1:] - qo_indptr[:-1] <= kv_lens).all()",
+             "num_kv == 0 or kv_indices.max() < pages"]  # fmt: skip
+    every = axes(total_q=None, batch=None, len_indptr=None, pages=None, num_kv=None, one=1, m=4)
     code = """def run(q, k_cache, qo_indptr, kv_indptr, kv_indices, kv_lens):
         return q @ k_cache[kv_indices, 0].T
     """
-             "num_kv == 0 or kv_indices.max() < pages"]  # fmt: skip
-    every = axes(total_q=None, batch=None, len_indptr=None, pages=None, num_kv=None, one=1, m=4)
-    code = "def run(q, k_cache, qo_indptr, kv_indptr, kv_indices, kv_lens):\n    return q @ k_cache[kv_indices, 0].T\n"
     definition = define("prefill", every, inputs, {"y": tensor("total_q m")}, code, *rules)
     contract = contract_of(definition)
     assert not {"no_kv", "q_longer"} & set(structures(contract, plan_of(contract)))
