@@ -1,7 +1,12 @@
 """-k decides about whole files where it can, and never differs from what pytest would have said."""
 
+import importlib.util
+import sys
+from types import SimpleNamespace
+
 import pytest
 
+from pytest_flashinfer.selection import keyword
 from pytest_flashinfer.selection.catalogue import Catalogue
 from pytest_flashinfer.selection.keyword import Keyword, Names
 
@@ -119,3 +124,14 @@ def test_every_piece_of_an_item_s_name_may_match():
 def test_what_is_in_no_name_cannot_match(word):
     names = Names(frozenset({"test_correct", "my_solution"}), ("n2", "batch"), lambda: '{"uuid": "w-0001"}')
     assert not names.may_match(word)
+
+
+@pytest.mark.parametrize("name", ["KeywordMatcher", "expression.Expression"])
+def test_a_pytest_without_its_private_names_decides_itself(monkeypatch, name):
+    monkeypatch.delattr(f"_pytest.mark.{name}")
+    spec = importlib.util.spec_from_file_location("keyword_without_names", keyword.__file__)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    asked = module.Keyword(SimpleNamespace(option=SimpleNamespace(keyword="unheard_of"), args=[]))
+    assert not asked.excludes(None, module.Names(frozenset(), (), str))
