@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +12,7 @@ from pytest_flashinfer.selection import scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_flashinfer.cases.contents import Inputs
+    from pytest_flashinfer.cases.input_makers import Inputs
     from pytest_flashinfer.cases.making import Cases
     from pytest_flashinfer.collect import DefinitionFile
     from pytest_flashinfer.data.model import Definition, Workload
@@ -104,8 +103,8 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     from pytest_flashinfer.cases.contents import Contents
     from pytest_flashinfer.cases.default_inputs import DefaultInputs
     from pytest_flashinfer.cases.making import DRAWS, KINDS, Cases
-    from pytest_flashinfer.overrides.calls import OverriddenInputs
-    from pytest_flashinfer.overrides.faults import fixture_of
+    from pytest_flashinfer.overrides.override_faults import fixture_of
+    from pytest_flashinfer.overrides.wrappers import OverriddenInputs
 
     too_large = scope.too_large(definition) if fib_session.scope == "smoke" else None
     if too_large is not None:
@@ -140,10 +139,11 @@ def compare(
     """Compare what a call produced with the truth, and raise with the reason where it is wrong."""
     from pytest_flashinfer.judging import Compare
     from pytest_flashinfer.outputs.properties import Record
+    from pytest_flashinfer.overrides.stated_tolerance import tolerance_in_force
 
     named = request.getfixturevalue("workload") if "workload" in request.fixturenames else None
     check = reference.check if definition.check else None
-    stated = _stated(request, fib_session, definition, named, tolerance)
+    stated = tolerance_in_force(request, fib_session, definition, named, tolerance)
     reference.credit(stated.operands or "working")
     return Compare(stated, Record(request.node), check, fib_session.probed)
 
@@ -153,45 +153,13 @@ def judge(request: pytest.FixtureRequest, fib_session: FibSession, compare: Judg
     """Compare as `compare` does; where it is overridden, an assertion of it is a failure like others."""
     from pytest_flashinfer.judging import Compare
     from pytest_flashinfer.outputs.properties import Record
-    from pytest_flashinfer.overrides.calls import OverriddenCompare
-    from pytest_flashinfer.overrides.faults import fixture_of
+    from pytest_flashinfer.overrides.override_faults import fixture_of
+    from pytest_flashinfer.overrides.wrappers import OverriddenCompare
 
     if isinstance(compare, Compare):
         return compare
     here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "compare")
     return OverriddenCompare(compare, Record(request.node), here, fixture, fib_session.probed)
-
-
-def _stated(
-    request: pytest.FixtureRequest,
-    session: FibSession,
-    definition: Definition,
-    workload: Workload | None,
-    tolerance: Tolerance,
-) -> Tolerance:
-    """Return the tolerance in force. Fails where the fixture says something in vain; warns of a workload that does."""
-    from pytest_flashinfer.judge.tolerance import ToleranceError
-    from pytest_flashinfer.overrides.faults import fixture_of, position, unusable
-    from pytest_flashinfer.settings.tolerances import checked, faults, of_workload
-
-    at = position(fixture_of(request.node, "tolerance"), session.config.invocation_params.dir)
-    where = f"{at}: fixture tolerance"
-    try:
-        fixture = checked(tolerance, where)
-        in_vain = next(faults(fixture, definition, session.catalogue.definitions), None)
-        listed = of_workload(workload)
-        found = session.tolerances.in_force(definition, workload, fixture)
-    except ToleranceError as error:
-        raise unusable(str(error)) from None
-    if in_vain is not None:
-        raise unusable(f"{where}: {in_vain}")
-    for fault in () if listed is None else faults(listed, definition):
-        assert workload is not None
-        file, line = session.catalogue.location(request.path, workload.uuid)
-        number = 1 + (line or 0)
-        text = f"{file}:{number}: workload.tolerance: {fault}"
-        warnings.warn_explicit(pytest.PytestWarning(text), None, str(file), number)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +184,8 @@ def timing(
     flops: Callable[[Case], float | None] | None,
 ) -> Timing:
     """Time a solution and its reference, and hand the durations to pytest-benchmark."""
-    from pytest_flashinfer.overrides.calls import OverriddenFlops
-    from pytest_flashinfer.overrides.faults import fixture_of
+    from pytest_flashinfer.overrides.override_faults import fixture_of
+    from pytest_flashinfer.overrides.wrappers import OverriddenFlops
     from pytest_flashinfer.timing.timed_calls import Timing
 
     here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "flops")

@@ -63,7 +63,7 @@ class KernelItem(pytest.Function):
         try:
             super().setup()
         except Exception as error:
-            from pytest_flashinfer.overrides.faults import raised_in_fixture, unusable
+            from pytest_flashinfer.overrides.override_faults import raised_in_fixture, unusable
 
             said = raised_in_fixture(self, error)
             if said is None:

@@ -11,14 +11,12 @@ import pytest
 from pytest_flashinfer.run import activation
 from pytest_flashinfer.settings import declarations
 
-PRINTED = (4_000, 6_000)  # characters of what a solution prints in an item that are kept, of beginning and end
 MANY_OBJECTS = 500_000  # that a collection has made, above which later searches for garbage leave them out
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_flashinfer.collect import DefinitionFile
-    from pytest_flashinfer.outputs.trace_lines import Tracer
     from pytest_flashinfer.run.processes import Processes
     from pytest_flashinfer.run.session import FibSession
     from pytest_flashinfer.settings.options import Options
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
-    declarations.add_options(parser)
+    activation.add_options(parser)
 
 
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
@@ -81,6 +79,7 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
     """Register what a run needs."""
     from pytest_flashinfer import fixtures
     from pytest_flashinfer.outputs import summary
+    from pytest_flashinfer.outputs.item_reports import ItemReports
     from pytest_flashinfer.outputs.run_files import Records
     from pytest_flashinfer.run import termination
     from pytest_flashinfer.run.distribution import Distribution, is_worker
@@ -90,7 +89,8 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
 
     session = FibSession(config, settings, processes)
     kernels, records, idle = FlashInferPlugin(config, session), Records(session), Idle(session)
-    benchmarks = Benchmarks(session)
+    benchmarks, reports = Benchmarks(session), ItemReports(session)
+    config.pluginmanager.register(reports, "flashinfer-reports")  # first: hooks of the next are called before its own
     config.pluginmanager.register(kernels, "flashinfer-kernels")
     config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(benchmarks, "flashinfer-benchmarks")
@@ -107,7 +107,7 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
 
         config.pluginmanager.register(Shard(*settings.shard), "flashinfer-shard")
     if alone:
-        summary.register(config, session, [idle, kernels, benchmarks, records])
+        summary.register(config, session, [idle, kernels, reports, benchmarks, records])
     else:
         termination.register(config)
 
@@ -117,7 +117,6 @@ class FlashInferPlugin:
 
     def __init__(self, config: pytest.Config, session: FibSession) -> None:
         self.session = session
-        self.tracer: Tracer | None = None
         self._closed: list[str] = []
         self._failing: set[Path] = set()
         self._selected: bool | None = None  # whether there are items in any part of the run, once they are chosen
@@ -206,59 +205,14 @@ class FlashInferPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
-        """Get ready to write trace lines; of the processes of pytest-xdist only this one can end the run."""
-        from pytest_flashinfer.outputs.trace_lines import tracer_of
+        """End the run for what cannot be run; of the processes of pytest-xdist only the one that distributes can."""
         from pytest_flashinfer.selection import omissions
 
         omissions.refuse(self.session.config, self.session.catalogue)
-        self.tracer = tracer_of(self.session)
 
     def pytest_report_header(self) -> list[str]:
         """Say what this run stands on: card, driver, versions, scope, seed."""
         return self.session.header()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add the verdict's status and what the solution printed to the reports of its item, junit's among them."""
-        take_log = getattr(getattr(item, "funcargs", {}).get("solution"), "take_log", None)
-        log = take_log() if take_log is not None and call.when == "call" else ""
-        if log:
-            from pytest_flashinfer.report.excerpt import excerpt
-
-            item.add_report_section("call", "stdout and stderr of the solution", excerpt(log, *PRINTED))
-        failure = call.excinfo.value if call.excinfo is not None else None
-        verdict = getattr(failure, "verdict", None)
-        if verdict is not None:
-            kept = [pair for pair in item.user_properties if pair[0] != "status"]
-            item.user_properties[:] = [*kept, ("status", verdict.status)]
-            if not getattr(failure, "built", True):
-                item.user_properties.append(("fib_unbuilt", verdict.status))
-        report = yield
-        benchmark = getattr(item, "funcargs", {}).get("benchmark")
-        if benchmark is not None and (self.session.lists_only or (report.failed and report.when == "call")):
-            benchmark.skipped = True  # pytest-benchmark would warn of a fixture that nobody came to use
-        if report.failed:
-            self._explain(item, report)
-        if self.tracer is not None:
-            self.tracer.note(item, report)
-        return report
-
-    def _explain(self, item: pytest.Item, report: pytest.TestReport) -> None:
-        """Say in the properties of a failed report which line of the solution it is about."""
-        from pytest_flashinfer import sources
-
-        place = sources.blamed(item, report.longreprtext)
-        if place is not None:
-            for properties in (item.user_properties, report.user_properties):  # junit reads those of the teardown
-                properties[:] = [pair for pair in properties if pair[0] != sources.PROPERTY]
-                properties.append((sources.PROPERTY, f"{place[0]}:{place[1]}"))
-
-    def pytest_sessionfinish(self) -> None:
-        """Have a run that could not write its traces fail."""
-        if self.tracer is not None and self.tracer.lost:
-            self.session.lose(self.tracer.lost)
 
     def tell(self, reporter: pytest.TerminalReporter) -> None:
         """Print one table per definition."""
@@ -270,8 +224,6 @@ class FlashInferPlugin:
         terminal.summary(reporter, results)
         if self.session.options.baseline is not None:
             verdicts.summary(reporter, results)
-        if self.tracer is not None and self.tracer.lost:
-            reporter.write_line(self.tracer.lost)
 
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.case import Case
     from pytest_flashinfer.worker.kernel import Kernel
     from pytest_flashinfer.worker.outcome import Compilation
-    from pytest_flashinfer.worker.runner import Cache
+    from pytest_flashinfer.worker.runner import Cache, RunResult
 
 
 class UnderTest:
@@ -73,12 +73,7 @@ class UnderTest:
                 calls.append(Call(case, result, mutated=self.mutated))
                 if answered is not None:
                     answered(case)
-                self.log += result.log
-                self.compiled += result.compiled
-                self.waited += result.round_trip
-                if case.workload is not None:
-                    uuid = case.workload.uuid
-                    self.took[uuid] = min(result.round_trip, self.took.get(uuid, math.inf))
+                self._note(case, result)
         except BuildFailed as error:
             raise Failed(decide(error=error), log=error.log, built=False) from error
         except WorkerError as error:
@@ -90,6 +85,14 @@ class UnderTest:
             done = calls[: len(todo) - 1]
             return [*done, Call(todo[len(done)], error=error)]
         return calls
+
+    def _note(self, case: Case, result: RunResult) -> None:
+        self.log += result.log
+        self.compiled += result.compiled
+        self.waited += result.round_trip
+        if case.workload is not None:
+            uuid = case.workload.uuid
+            self.took[uuid] = min(result.round_trip, self.took.get(uuid, math.inf))
 
     def _build(self) -> None:
         """Have the solution built where it is not; compilers take their time, and somebody may be waiting."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.cases.cache import Kept, bits_of, mark_of
-from pytest_flashinfer.cases.default_inputs import moved, tensor_shapes
+from pytest_flashinfer.cases.cache import Kept, mark_of
+from pytest_flashinfer.cases.default_inputs import tensor_shapes
+from pytest_flashinfer.cases.input_makers import Makers
 from pytest_flashinfer.data.constants import open_constants, shown
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import IDS
@@ -27,13 +27,13 @@ from pytest_flashinfer.inputs.variant import ONE, breaks, variant, varying
 from pytest_flashinfer.worker.case import Case, declared, shapes_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_flashinfer.cases.own_inputs import OwnInputs
+    from pytest_flashinfer.cases.input_makers import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.judge.oracle.answers import Answers
 
-Inputs = Callable[[Mapping[str, int], Recipe, "Workload | None"], Mapping[str, Any]]
 ANEW = 0x5EED5EED  # how far the seed of other index tensors is off
 
 
@@ -53,14 +53,17 @@ class Contents:
     reference: Answers | None = None
     kept: Kept = field(default_factory=Kept)
     file: Path | None = None
-    _owned: dict[str, frozenset[str]] = field(default_factory=dict)  # of this item, by workload
+
+    @functools.cached_property
+    def _makers(self) -> Makers:
+        return Makers(self.definition, self.inputs, self.default)
 
     def case(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None) -> Case:
         """Return a case with the inputs that its recipe stands for. Raises the errors of inputs/errors.py."""
         waiting = [name for name in open_constants(self.definition) if name not in axes]
         try:
             values = self._once(axes, recipe, workload, "first", lambda: self.inputs(axes, recipe, workload))
-            if waiting or self._made:
+            if waiting or self._makers.by_definition:
                 axes = solve_axes(self.definition, {**axes, **shown(self.definition, tensor_shapes(values))})
         except Unsatisfiable as error:
             if waiting:
@@ -78,7 +81,7 @@ class Contents:
         With `shift` index tensors are other ones for as much work, where there are some, as integers/rearrange.py says.
         What an override made stays as it is, unless it made all: then it is asked for more. `alone`: see `_seed`.
         """
-        own = self._own(case)
+        own = self._makers.by_override(case)
         if own and own >= {each for each, value in case.values.items() if value is not None}:
             recipe = replace(case.recipe, seed=self._seed(case, name, alone=alone))
             return self._shaped(case.with_values(self.inputs(case.axes, recipe, case.workload), name))
@@ -123,13 +126,13 @@ class Contents:
         return rearranged(self.definition, case.axes, case.values, seed, shift=shift, stored=_stored(case))
 
     def _fixed(self, case: Case) -> bool:
-        others = self._own(case) | self._made
+        others = self._makers.by_override(case) | self._makers.by_definition
         return any(isinstance(case.values[name], torch.Tensor) for name in others)
 
     def _drawn(  # noqa: PLR0913 - as `varied`
         self, case: Case, kind: str, name: str, indices: Mapping[str, Any], *, entire: bool = True, alone: bool
     ) -> Case:
-        keep = self._own(case) | self._made | _stored_masks(case)
+        keep = self._makers.by_override(case) | self._makers.by_definition | _stored_masks(case)
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         seed = self._seed(case, name, alone=alone)
         # One that changes is of this case alone, as other index tensors are.
@@ -139,7 +142,7 @@ class Contents:
             changing = [each for each in varying(case.values, self.definition) if each not in keep]
             stays = set() if entire else _one_at_times(changing, generator)
             drawn = variant(case.values, self.definition, case.axes, kind, generator, keep=keep | stays)
-            others = {**indices, **self._made_again(case, seed)}
+            others = {**indices, **self._makers.made_again(case, seed)}
             whole = {**drawn, **others}
             return drawn if others and breaks(case.values, whole, self.definition, case.axes) else whole
 
@@ -148,7 +151,7 @@ class Contents:
 
     def anew(self, case: Case) -> Case | None:
         """Return a case whose index tensors are other ones as well, where it has any: answers may be kept by shapes."""
-        if self._made or not any(map(_is_index, case.values.values())):
+        if self._makers.by_definition or not any(map(_is_index, case.values.values())):
             return None
         # Of this case alone, so that a line by which it is kept fails again whatever the run's seed is.
         recipe = case.recipe.with_seed_after(ANEW)
@@ -167,21 +170,6 @@ class Contents:
         """Return a seed that follows from the run's seed and a purpose."""
         return derived(self.seed, f"{self.definition.name} {what}")
 
-    @property
-    def _code(self) -> OwnInputs | None:
-        """The definition's own code that makes inputs."""
-        return getattr(self.default, "own", None)
-
-    @property
-    def _by_others(self) -> bool:
-        """Whether others than this package make inputs, which need not follow from a recipe alone."""
-        return self.inputs != self.default or self._code is not None
-
-    @property
-    def _made(self) -> frozenset[str]:
-        """The inputs that the definition's own code has made."""
-        return frozenset() if self._code is None else frozenset(self._code.made)
-
     def _once(
         self,
         axes: Mapping[str, int],
@@ -191,14 +179,14 @@ class Contents:
         make: Callable[[], Mapping[str, Any]],
     ) -> Mapping[str, Any]:
         """Make the inputs of a case once for all solutions, unless others than this package make them."""
-        if self._by_others:
+        if self._makers.by_others:
             return make()
         sizes = workload.uuid if workload is not None else tuple(sorted(axes.items()))
         return self.kept.get((self.file, self.definition.name, sizes, str(recipe.to_json()), name), make)
 
     def _shaped(self, case: Case) -> Case:
         """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""
-        if self._by_others:
+        if self._makers.by_others:
             case = replace(case, marked=mark_of(case.values))
         shapes = shapes_of(case.definition, case.axes)
         if declared(case.definition) and None not in shapes.values():
@@ -207,34 +195,6 @@ class Contents:
             name = next((name for name, shape in shapes.items() if shape is None), "")
             raise Unsatisfiable(f"shape of output {name}", "no input and no constraint decides one of its axes")
         return case.as_told(self.reference.shapes(case), shapes)
-
-    def _own(self, case: Case) -> frozenset[str]:
-        """Return the inputs that an override made: only it knows what else they could hold."""
-        if self.inputs == self.default:
-            return frozenset()
-        if case.workload is None:
-            return self._made_by_override(case)
-        uuid = case.workload.uuid
-        if uuid not in self._owned:
-            self._owned[uuid] = self._made_by_override(case)
-        return self._owned[uuid]
-
-    def _made_by_override(self, case: Case) -> frozenset[str]:
-        try:
-            usual = self.default(case.axes, case.recipe, case.workload)
-        except InputsError:
-            return frozenset(case.values)
-        return frozenset(name for name, value in case.values.items() if not _same(value, usual[name]))
-
-    def _made_again(self, case: Case, seed: int) -> dict[str, Any]:
-        """Return what the definition's own code makes with another seed, where that has the same shapes."""
-        code = self._code
-        if not self._made or code is None or self.inputs != self.default:
-            return {}
-        made = code(case.axes, replace(case.recipe, seed=seed), case.workload)
-        known = {key: case.values[key] for key in made}
-        made = {key: moved(value, getattr(known[key], "device", "cpu")) for key, value in made.items()}
-        return made if tensor_shapes(made) == tensor_shapes(known) else {}
 
 
 def _one_at_times(names: Sequence[str], generator: torch.Generator) -> set[str]:
@@ -256,11 +216,3 @@ def _stored_masks(case: Case) -> frozenset[str]:
 
 def _is_index(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in IDS and value.ndim > 0
-
-
-def _same(value: Any, other: Any) -> bool:
-    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return type(value) is type(other) and bool(value == other)
-    if value.shape != other.shape or value.dtype != other.dtype:
-        return False
-    return torch.equal(bits_of(value), bits_of(other.to(value.device)))

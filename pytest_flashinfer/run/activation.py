@@ -1,4 +1,4 @@
-"""What the plugin does where nobody asks for it: declare its marks, and see that nobody asks."""
+"""What the plugin does where nobody asks for it: declare its options and marks, and see that nobody asks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,27 @@ MARKS = (
     "fib_threshold(share): the difference from --fib-baseline that matters for a definition, 0.05 for 5 %",
 )
 HINT = "pytest-flashinfer collects definitions where a --fib- option or ini key is given, as --fib-solutions=PATH"
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option in one group, each with its ini equivalent."""
+    group = parser.getgroup("flashinfer", "GPU kernels (pytest-flashinfer)")
+    for option in DECLARATIONS:
+        parser.addini(option.key, option.help, type=option.ini, default=None)
+        text = f"{option.help} (ini: {option.key})"
+        if option.flag:
+            group.addoption(option.switch, dest=option.key, action="store_true", default=None, help=text)
+        else:
+            group.addoption(
+                option.switch,
+                dest=option.key,
+                action="append" if option.repeat else "store",
+                default=None,
+                type=None if option.parse is str else option.parse,
+                choices=option.choices,
+                metavar=option.metavar,
+                help=text,
+            )
 
 
 def is_active(config: pytest.Config) -> bool:

@@ -93,17 +93,10 @@ class SizeSearch:
         other is left, the item is skipped. Where calls are slow, most cases are called once only: another size tells
         more than another call.
         """
-        if self.reference.hung:
-            raise ReferenceFailed(self.reference.hung)
+        self._refuse_undecided()
         tally = Tally(self.definition)
         pace = Pace(self.large)
         spent = Spent(self.solution, self.reference, pace)
-
-        waiting = open_constants(self.definition)
-        if waiting and not self.definition.init:
-            pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
-        if not self.definition.init:  # which may show what size it is
-            refuse_unknown(self.definition)
         try:
             with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
                 search = self._search(
@@ -127,6 +120,17 @@ class SizeSearch:
         if self.ended is not None:
             self.ended()
         self._warn_of_little(found, tally)
+
+    def _refuse_undecided(self) -> None:
+        """Raise or skip where no case can be made or answered: a constant has no size, or the reference hangs."""
+        if self.reference.hung:
+            raise ReferenceFailed(self.reference.hung)
+        if self.definition.init:  # which may show what size it is
+            return
+        waiting = open_constants(self.definition)
+        if waiting:
+            pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")
+        refuse_unknown(self.definition)
 
     def _tried(self, check: CaseCheck, drawn: Drawn, pace: Pace, tally: Tally, expected: float) -> Failed | None:
         """Return how a case failed, if it did; `tally` counts what could be judged and what not."""

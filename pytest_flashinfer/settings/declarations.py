@@ -9,7 +9,6 @@ from pytest_flashinfer.settings import readers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
 
 IniType = Literal["string", "paths", "linelist", "bool"]
 SECONDS = 10.0  # of a search for sizes
@@ -239,24 +238,3 @@ DECLARATIONS: tuple[Declaration, ...] = (
         metavar="SHARE",
     ),
 )
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Declare every option in one group, each with its ini equivalent."""
-    group = parser.getgroup("flashinfer", "GPU kernels (pytest-flashinfer)")
-    for option in DECLARATIONS:
-        parser.addini(option.key, option.help, type=option.ini, default=None)
-        text = f"{option.help} (ini: {option.key})"
-        if option.flag:
-            group.addoption(option.switch, dest=option.key, action="store_true", default=None, help=text)
-        else:
-            group.addoption(
-                option.switch,
-                dest=option.key,
-                action="append" if option.repeat else "store",
-                default=None,
-                type=None if option.parse is str else option.parse,
-                choices=option.choices,
-                metavar=option.metavar,
-                help=text,
-            )

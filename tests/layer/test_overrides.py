@@ -23,8 +23,8 @@ from pytest_flashinfer.judge.oracle.truth import SAMPLED, OutputTruth, Truth
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.overrides.calls import OverriddenCompare, OverriddenFlops, OverriddenInputs
-from pytest_flashinfer.overrides.faults import raised_in_fixture
+from pytest_flashinfer.overrides.override_faults import raised_in_fixture
+from pytest_flashinfer.overrides.wrappers import OverriddenCompare, OverriddenFlops, OverriddenInputs
 from pytest_flashinfer.solution_call import Failed
 from pytest_flashinfer.worker.cudart import CudaError
 from tests.inputs.contracts import ALL

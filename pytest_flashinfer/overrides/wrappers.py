@@ -19,7 +19,7 @@ from pytest_flashinfer.inputs.sizes.axes import shape_of
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import MEASURED
-from pytest_flashinfer.overrides.faults import Teller
+from pytest_flashinfer.overrides.override_faults import Teller
 from pytest_flashinfer.solution_call import Call, Failed
 from pytest_flashinfer.worker.memory import is_out_of_memory
 from pytest_flashinfer.worker.outcome import RunResult
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_flashinfer.cases.contents import Inputs
+    from pytest_flashinfer.cases.input_makers import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
     from pytest_flashinfer.inputs.recipe import Recipe
     from pytest_flashinfer.judge.oracle.truth import Truth
