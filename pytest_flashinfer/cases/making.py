@@ -67,7 +67,7 @@ class Cases:
     def _as_drawn(self, first: Case) -> list[Case]:
         """Return the further cases of drawn sizes."""
         seed = first.recipe.seed
-        second = self._second(first) if seed % 2 else _lent(self._alike(first), first)
+        second = self._second(first) if seed % 2 else _with_bound_of(self._alike(first), first)
         return [second] if seed // 4 % 2 else [second, first.elsewhere()]
 
     def repeated(self, workload: Workload) -> list[Case]:
@@ -89,7 +89,7 @@ class Cases:
         variants = self._variants(first, kinds[1:], 1) if saved else self._variants(first, kinds)
         made = {case.variant for case in begin}
         others = [other for other in (self.contents.rearranged(first, alone=saved), anew) if other is not None]
-        others = [_lent(other, first) for other in others if other.variant not in made]
+        others = [_with_bound_of(other, first) for other in others if other.variant not in made]
         return [*begin, *variants, *others, first.elsewhere(), *self._draws(first)]
 
     def _second(self, first: Case) -> Case:
@@ -97,7 +97,7 @@ class Cases:
         rearranged = functools.partial(self.contents.rearranged, alone=_was_drawn(first))
         ways = (self.contents.anew, rearranged)
         found = (way(first) for way in (ways if first.recipe.seed % _WAYS == 1 else reversed(ways)))
-        return _lent(next((other for other in found if other is not None), None) or self._alike(first), first)
+        return _with_bound_of(next((other for other in found if other is not None), None) or self._alike(first), first)
 
     def _draws(self, first: Case) -> list[Case]:
         if not self.definition.is_sampling:
@@ -135,7 +135,7 @@ class Cases:
             # In turns, for answers may be kept by index tensors and a few values as well.
             kind, name = "same_ends" if number % 2 else "fresh", f"timed {attempt} {number}{past}"
             case = self.contents.varied(case, kind, name, shift=number % 2 == 0)
-            yield replace(case, lender=first) if borrows and number != judged else case
+            yield replace(case, bound_of=first) if borrows and number != judged else case
 
     def _alike(self, first: Case) -> Case:
         """Return a case with contents that look like the first one's; listed ones are among the repeated."""
@@ -156,9 +156,9 @@ class Cases:
             yield case
 
 
-def _lent(other: Case, first: Case) -> Case:
+def _with_bound_of(other: Case, first: Case) -> Case:
     """Have a case borrow the bound of the first, if it can: to show answers that were kept, which are far off."""
-    return replace(other, lender=first) if _all_borrow(first) else other
+    return replace(other, bound_of=first) if _all_borrow(first) else other
 
 
 def _all_borrow(case: Case) -> bool:

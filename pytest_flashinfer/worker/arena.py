@@ -73,9 +73,9 @@ class Arena:
         self.front = 0
         self.data = torch.empty(0, dtype=torch.uint8, device=device)
         self._inputs = InputPieces() if inputs is None else inputs
-        self._lent: list[cumem.Piece] = []
+        self._shared: list[cumem.Piece] = []
         self._own: cumem.Piece | _HostBlock | None = None
-        self._mapping: cumem.Mapping | None = None
+        self._mapping: cumem.VirtualMapping | None = None
 
     @property
     def nbytes(self) -> int:
@@ -114,11 +114,11 @@ class Arena:
     @property
     def claimed(self) -> bool:
         """Whether nobody else has laid inputs into the front since `claim`."""
-        return not self._lent or self._inputs.filled_for is self
+        return not self._shared or self._inputs.filled_for is self
 
     def export(self) -> tuple[dict[str, Any], list[int]]:
         """Return the message and the descriptors by which `Memory.map` opens this block in the worker."""
-        parts = [*self._lent, *([] if self._own is None else [self._own])]
+        parts = [*self._shared, *([] if self._own is None else [self._own])]
         host = self.device == "cpu"
         return {"host": host, "bytes": [x.nbytes for x in parts], "fds": len(parts)}, [x.fd for x in parts]
 
@@ -142,7 +142,7 @@ class Arena:
                 mapping.close()
         if self._own is not None:
             self._own.close()
-        self._own, self._lent = None, []
+        self._own, self._shared = None, []
 
     def _on_host(self, nbytes: int, front: int) -> None:
         self.front = cumem.rounded(front) if front else 0
@@ -150,10 +150,10 @@ class Arena:
         self.data = torch.frombuffer(mmap.mmap(self._own.fd, self._own.nbytes), dtype=torch.uint8)
 
     def _on_card(self, nbytes: int, front: int, device: int) -> None:
-        self._lent = self._inputs.at_end(front, device) if front else []
+        self._shared = self._inputs.at_end(front, device) if front else []
         self._own = cumem.Piece(nbytes, device)
-        self._mapping = cumem.Mapping([(x.fd, x.nbytes) for x in (*self._lent, self._own)], device)
-        self.front = _size(self._lent)
+        self._mapping = cumem.VirtualMapping([(x.fd, x.nbytes) for x in (*self._shared, self._own)], device)
+        self.front = _size(self._shared)
         self.data = torch.as_tensor(cudart.Block(self._mapping.pointer, self._mapping.nbytes), device=self.device)
         self.data.zero_()  # a truth may have lain here, and a solution is to see this
         torch.cuda.synchronize(self.device)

@@ -30,9 +30,9 @@ class Case:
     """`values` are the inputs in the definition's order: tensors, numbers or `None`.
 
     `shapes` are the outputs' shapes as they are stored, `()` for a Python scalar. `variant` tells calls on the same
-    sizes apart; `moved` asks for storage at other addresses. `lender`: a case of the same sizes whose bound will do for
-    this one, so that the reference need only be run as it stands. `marked` tells contents apart where others than this
-    package made them, who may give other ones for the same recipe.
+    sizes apart; `moved` asks for storage at other addresses. `bound_of`: a case of the same sizes whose bound will do
+    for this one, so that the reference need only be run as it stands. `marked` tells contents apart where others than
+    this package made them, who may give other ones for the same recipe.
     """
 
     definition: Definition
@@ -43,7 +43,7 @@ class Case:
     variant: str = "first"
     workload: Workload | None = None
     moved: bool = False
-    lender: Case | None = None
+    bound_of: Case | None = None
     marked: bytes = b""
 
     @property
@@ -51,8 +51,8 @@ class Case:
         """Return what decides inputs and truth: cases of one run with equal keys have equal ones."""
         recipe = json.dumps(self.recipe.to_json(), sort_keys=True)
         uuid = self.workload.uuid if self.workload is not None else None
-        lent = self.lender is not None  # the truths differ
-        return (self.definition.name, tuple(sorted(self.axes.items())), recipe, uuid, self.variant, self.marked, lent)
+        reuses = self.bound_of is not None  # the truths differ
+        return (self.definition.name, tuple(sorted(self.axes.items())), recipe, uuid, self.variant, self.marked, reuses)
 
     @property
     def outputs(self) -> list[Output]:

@@ -93,7 +93,7 @@ class Piece:
             self.fd = -1
 
 
-class Mapping:
+class VirtualMapping:
     """Pieces, known by descriptor and size, at one address of this process, the first of them first."""
 
     def __init__(self, pieces: Sequence[tuple[int, int]], device: int) -> None:

@@ -69,7 +69,7 @@ class Tracer:
         self._next = self._calls["GetNextRecord"]
         self._next.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p))
         self._free: list[Any] = [ctypes.create_string_buffer(_BUFFER_BYTES) for _ in range(2)]
-        self._lent: dict[int, Any] = {}
+        self._in_use: dict[int, Any] = {}
         self._full: list[tuple[int, int]] = []
         self._callbacks = (_Request(self._requested), _Complete(self._completed))
         # With one buffer for all threads it is this module's own launches that ask for the next buffer. A thread
@@ -96,7 +96,7 @@ class Tracer:
         self._check(self._calls["FlushAll"](_FLUSH_FORCED))
         full, self._full = self._full, []
         records = [record for address, valid in full for record in self._walk(address, valid)]
-        self._free += [self._lent.pop(address) for address, _ in full]
+        self._free += [self._in_use.pop(address) for address, _ in full]
         dropped = ctypes.c_size_t(0)
         self._check(self._calls["GetNumDroppedRecords"](None, 0, ctypes.byref(dropped)))
         return records, dropped.value
@@ -114,7 +114,7 @@ class Tracer:
     def _requested(self, buffer: Any, size: Any, most: Any) -> None:
         space = self._free.pop() if self._free else ctypes.create_string_buffer(_BUFFER_BYTES)
         address = ctypes.addressof(space)
-        self._lent[address] = space
+        self._in_use[address] = space
         buffer[0], size[0], most[0] = address, _BUFFER_BYTES, 0
 
     def _completed(self, _context: Any, _stream: int, buffer: int, _size: int, valid: int) -> None:

@@ -85,7 +85,7 @@ class Memory:
         self.size = 0
         self.base = 0
         self._map: mmap.mmap | None = None
-        self._pieces: cumem.Mapping | None = None
+        self._pieces: cumem.VirtualMapping | None = None
         self._known: dict[tuple[int, int], torch.UntypedStorage] = {}  # by place: to make one takes a card's host long
 
     def map(self, message: Mapping[str, Any], fds: list[int]) -> None:
@@ -98,7 +98,7 @@ class Memory:
                 self.base = _FROM_BUFFER(self._map, dtype=torch.uint8).data_ptr()
             else:
                 self.device = "cuda:0"
-                self._pieces = cumem.Mapping(list(zip(fds, message["bytes"], strict=True)), 0)
+                self._pieces = cumem.VirtualMapping(list(zip(fds, message["bytes"], strict=True)), 0)
                 self.base = self._pieces.pointer
         finally:
             for fd in fds:

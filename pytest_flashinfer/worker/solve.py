@@ -46,7 +46,7 @@ _HELD = 1 << 28  # bytes of results that are kept alive; larger ones are not, fo
 _EARLIER, _SMALL = 5, 1 << 20  # of so many calls, if the results of each have so few bytes
 
 
-class Solution:
+class BuiltSolution:
     """A built solution with what outlives its calls."""
 
     def __init__(
@@ -83,17 +83,17 @@ def warm(device: str) -> None:
     _caller(device)
 
 
-def build(request: dict[str, Any], folder: Path, device: str) -> Solution:
+def build(request: dict[str, Any], folder: Path, device: str) -> BuiltSolution:
     """Build the solution in `folder`, see build.registry."""
     leftovers, intact = Leftovers(), Intact(_clocks(device).values())
     kernel = load(request, folder)  # type: ignore[arg-type]
     leftovers.set_aside()
-    return Solution(kernel.function, leftovers, intact, device, destination=bool(request["destination_passing"]))
+    return BuiltSolution(kernel.function, leftovers, intact, device, destination=bool(request["destination_passing"]))
 
 
 def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, Any]:
     """Carry out one request of the judge."""
-    assert isinstance(kernel, Solution)
+    assert isinstance(kernel, BuiltSolution)
     if request["do"] == "clock":
         spans = kernel.clocks[request["cache"]].read()
         memory.release()
@@ -125,7 +125,7 @@ def _told(spans: list[Span]) -> dict[str, Any]:
     return {"kernels": list(numbers), "spans": rows}
 
 
-def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
+def _call(kernel: BuiltSolution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
     outputs, written = request["outputs"], request["written"]
     arguments = [argument_of(each, memory) for each in request["inputs"]]
     targets = [memory.tensor(output["live"]) for output in outputs] if kernel.destination else []
@@ -160,7 +160,7 @@ def _call(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     return {"problems": problems, "missing": missing, "host_seconds": seconds, "compiled": compiled}
 
 
-def _kept(kernel: Solution, request: Mapping[str, Any]) -> copies.Held:
+def _kept(kernel: BuiltSolution, request: Mapping[str, Any]) -> copies.Held:
     """Return the earlier results that are still alive; a timed call finds the memory free that they would take."""
     last, kernel.held = kernel.held, []
     if request["timed"]:
@@ -171,7 +171,7 @@ def _kept(kernel: Solution, request: Mapping[str, Any]) -> copies.Held:
     return last
 
 
-def _warm(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
+def _warm(kernel: BuiltSolution, request: Mapping[str, Any], memory: Memory) -> dict[str, Any]:
     """Call under the clock until it shows the same time again; what the calls produced is for nobody."""
     kernel.held = []
     kernel.earlier.clear()
@@ -189,7 +189,7 @@ def _warm(kernel: Solution, request: Mapping[str, Any], memory: Memory) -> dict[
     return {}
 
 
-def _enter(kernel: Solution, timed: str | None, arguments: list[Any], after: Callable[[object], Any]) -> Any:
+def _enter(kernel: BuiltSolution, timed: str | None, arguments: list[Any], after: Callable[[object], Any]) -> Any:
     """Call on the default stream, and be on it again afterwards; returns what `after` made of the result."""
     caller = kernel.caller
     if caller is not None:
@@ -213,7 +213,7 @@ def timed_benchmark(
         return after(function(*arguments))
 
 
-def _reread(kernel: Solution, memory: Memory) -> None:
+def _reread(kernel: BuiltSolution, memory: Memory) -> None:
     """Copy the held results a second time, into the live slots: a result that changed since shows there."""
     for output, value in kernel.held:
         copies.write(memory, output["live"], value)

@@ -119,7 +119,7 @@ def test_one_that_gives_other_results_says_nothing_of_any_case(answers):
     known = case(variant="a")
     answers.answer(known)
     FakeOracle.script = [CallFailed("unsteady", "y[0] is 1 and then 2")]
-    for each in (case(variant="b"), case(variant="c"), known, replace(case(variant="d"), lender=known)):
+    for each in (case(variant="b"), case(variant="c"), known, replace(case(variant="d"), bound_of=known)):
         with pytest.raises(ReferenceFailed, match="1 and then 2"):
             answers.answer(each)
     assert FakeOracle.asked == 2
@@ -138,35 +138,35 @@ def test_the_longest_unused_truth_goes_first(answers, monkeypatch):
     assert FakeOracle.asked == 4
 
 
-def test_a_borrower_runs_natively_and_has_the_bound_of_its_lender(answers):
-    lender = replace(case(), values={"x": torch.tensor([1.0, -8.0, 2.0, 0.0])})
-    borrower = replace(case(fill=8.0, variant="timed 0"), lender=lender)
-    found = answers.answer(borrower)
+def test_a_case_with_the_bound_of_another_runs_natively(answers):
+    known = replace(case(), values={"x": torch.tensor([1.0, -8.0, 2.0, 0.0])})
+    reusing = replace(case(fill=8.0, variant="timed 0"), bound_of=known)
+    found = answers.answer(reusing)
     assert (FakeOracle.asked, FakeOracle.native) == (2, 1)
     y = found.outputs["y"]
     assert torch.equal(y.allowance, torch.full((4,), 4 * 16e-3))
     assert y.how == "native, with the bound of another call's contents"
     assert compare(y.native + 0.06, y).ok
     assert not compare(y.native + 0.07, y).ok
-    assert not compare(answers.answer(lender).outputs["y"].native, y).ok, "an answer to other contents"
-    answers.answer(borrower)
+    assert not compare(answers.answer(known).outputs["y"].native, y).ok, "an answer to other contents"
+    answers.answer(reusing)
     assert FakeOracle.asked == 2
 
 
 def test_a_borrower_has_a_truth_of_its_own_before_anybody_is_blamed(answers):
-    borrower = replace(case(variant="timed 0"), lender=case(fill=0.5))
-    full = answers.answer(borrower).in_full()
+    reusing = replace(case(variant="timed 0"), bound_of=case(fill=0.5))
+    full = answers.answer(reusing).in_full()
     assert (FakeOracle.asked, FakeOracle.native) == (3, 1)
     assert full.outputs["y"].wide is not None
     assert full.in_full is None
-    assert answers.answer(replace(borrower, lender=None)) is full
-    assert answers.answer(borrower).outputs["y"].wide is None
+    assert answers.answer(replace(reusing, bound_of=None)) is full
+    assert answers.answer(reusing).outputs["y"].wide is None
 
 
 def test_a_borrowers_own_truth_has_to_be_a_fair_test_as_well(answers, monkeypatch):
-    fair, unfair = (replace(case(variant=f"timed {n}"), lender=case(fill=0.5)) for n in (0, 1))
+    fair, unfair = (replace(case(variant=f"timed {n}"), bound_of=case(fill=0.5)) for n in (0, 1))
     found = answers.answer_if_fair(fair)
-    assert answers.answer(replace(fair, lender=None)) is found.in_full()
+    assert answers.answer(replace(fair, bound_of=None)) is found.in_full()
     why = {False: None, True: "cancellation"}
     monkeypatch.setattr(module, "inadmissible", lambda truth: why[truth.outputs["y"].wide is not None])
     found = answers.answer_if_fair(unfair)
@@ -219,49 +219,49 @@ def test_what_the_reference_has_nan_for_is_left_open_where_nan_shows_leaks(answe
     assert not compare(torch.full((4,), torch.nan), found.outputs["y"], equal_nan=True).ok
 
 
-def lent(native, lender, allowance, **more):
-    allowance = torch.as_tensor(allowance, dtype=torch.float64).expand(lender.shape)
-    other = OutputTruth("y", "float32", lender, lender.double(), allowance, **more)
-    return bound_reuse.lent(OutputTruth("y", "float32", native), bound_reuse.terms(other)).allowance
+def rebound(native, known, allowance, **more):
+    allowance = torch.as_tensor(allowance, dtype=torch.float64).expand(known.shape)
+    other = OutputTruth("y", "float32", known, known.double(), allowance, **more)
+    return bound_reuse.with_bound(OutputTruth("y", "float32", native), bound_reuse.reusable_bound(other)).allowance
 
 
-def test_what_overflows_or_is_undecided_lends_nothing():
-    lender = torch.tensor([[1.0, float("inf")], [1.0, 1.0]])
+def test_what_overflows_or_is_undecided_gives_no_bound():
+    known = torch.tensor([[1.0, float("inf")], [1.0, 1.0]])
     allowance, unsure = [[1e-3, 1e30], [1e-3, 1e20]], torch.tensor([[False, False], [False, True]])
-    assert float(lent(torch.ones(2, 2), lender, allowance, undecided=unsure).max()) < 1e-2
-    assert lent(torch.ones(2, 2), lender, allowance, undecided=torch.ones(2, 2).bool()) is None, "by dtype"
+    assert float(rebound(torch.ones(2, 2), known, allowance, undecided=unsure).max()) < 1e-2
+    assert rebound(torch.ones(2, 2), known, allowance, undecided=torch.ones(2, 2).bool()) is None, "by dtype"
 
 
-def test_a_loud_row_lends_a_quiet_one_no_more_than_its_share():
+def test_a_large_row_gives_a_small_one_no_more_than_its_share():
     rows = torch.tensor([[1e3], [1.0], [1e-3]]) * torch.ones(3, 4)
-    found = lent(rows, rows, 1e-2 * rows.double())
+    found = rebound(rows, rows, 1e-2 * rows.double())
     assert torch.allclose(found, 4e-2 * rows)
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16])
-def test_values_of_all_lengths_lend_what_they_would_in_float32(dtype):
-    lender, native = torch.tensor([[2.0, -8.0], [0.5, float("nan")]]), torch.tensor([[4.0, -1.0], [0.0, 64.0]])
-    found = lent(native.to(dtype), lender.to(dtype), 1e-3)
-    assert torch.equal(found, lent(native, lender, 1e-3))
+def test_values_of_all_lengths_give_the_bound_that_they_would_in_float32(dtype):
+    known, native = torch.tensor([[2.0, -8.0], [0.5, float("nan")]]), torch.tensor([[4.0, -1.0], [0.0, 64.0]])
+    found = rebound(native.to(dtype), known.to(dtype), 1e-3)
+    assert torch.equal(found, rebound(native, known, 1e-3))
 
 
-@pytest.mark.parametrize("lender", [torch.zeros(2, 3), torch.ones(5, 3)])
+@pytest.mark.parametrize("known", [torch.zeros(2, 3), torch.ones(5, 3)])
 @pytest.mark.parametrize("shape", [(), (4,), (4, 1), (0, 3), (3, 0)])
-def test_rows_of_zeros_and_other_shapes_lend_and_borrow(lender, shape):
-    found = lent(torch.ones(shape), lender, 1e-3)
+def test_rows_of_zeros_and_other_shapes_give_and_take_bounds(known, shape):
+    found = rebound(torch.ones(shape), known, 1e-3)
     assert found is None if 0 in shape else found.shape == shape
     assert found is None or torch.allclose(found, torch.tensor(4e-3))
 
 
 @pytest.mark.parametrize("shape", [(4, 0, 0), (4, 0), (0, 5), (0,), (2, 0, 3)])
-def test_of_an_output_without_elements_nothing_is_lent(shape):
-    assert lent(torch.ones(2, 3), torch.zeros(shape), 1e-3) is None
+def test_of_an_output_without_elements_no_bound_is_used_again(shape):
+    assert rebound(torch.ones(2, 3), torch.zeros(shape), 1e-3) is None
 
 
-def test_where_the_lender_has_no_truth_neither_has_the_borrower(answers):
+def test_where_the_other_case_has_no_truth_neither_has_this_one(answers):
     FakeOracle.script = [CallFailed("reference", "raised")]
     with pytest.raises(ReferenceFailed, match="raised"):
-        answers.answer(replace(case(variant="timed 0"), lender=case()))
+        answers.answer(replace(case(variant="timed 0"), bound_of=case()))
 
 
 def test_a_truth_larger_than_the_memory_is_kept_until_the_next(answers, monkeypatch):
@@ -365,9 +365,9 @@ def test_the_card_finds_the_truth_about_large_listed_and_integer_cases(on_a_card
     assert FakeOracle.hosts == [False] * 3
 
 
-def test_a_small_borrower_and_its_lender_are_both_found_on_the_host(on_a_card):
-    borrower = replace(case(variant="timed 0"), lender=case(fill=0.5))
-    full = on_a_card.answer(borrower).in_full()
+def test_a_small_case_and_the_one_whose_bound_it_has_are_both_found_on_the_host(on_a_card):
+    reusing = replace(case(variant="timed 0"), bound_of=case(fill=0.5))
+    full = on_a_card.answer(reusing).in_full()
     assert FakeOracle.hosts == [True, True, False]
     assert full.outputs["y"].wide is not None
 
@@ -409,7 +409,7 @@ def test_a_truth_that_the_host_finds_is_begun_while_calls_go_on(on_a_card):
     on_a_card.answer(case())
     other = case(5)
     listed = Workload("0" * 32, {"n": 4}, {})
-    nothing = (case(), case(1 << 16), case(workload=listed), replace(case(variant="0 fresh"), lender=case()))
+    nothing = (case(), case(1 << 16), case(workload=listed), replace(case(variant="0 fresh"), bound_of=case()))
     for each in (other, *nothing):
         on_a_card.prefetch(each)
     assert [id(values) for values in FakeOracle.begun] == [id(other.values)]

@@ -16,7 +16,7 @@ from pytest_flashinfer.data.model import Axis, Definition, TensorSpec, Workload
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.oracle import handler, rowwise
 from pytest_flashinfer.judge.oracle.answers import Answers
-from pytest_flashinfer.judge.oracle.bound_reuse import facts, joined, lent, terms
+from pytest_flashinfer.judge.oracle.bound_reuse import joined, reusable_bound, row_bounds, with_bound
 from pytest_flashinfer.judge.oracle.truth import OutputTruth
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.tolerance import Tolerance
@@ -310,8 +310,8 @@ def test_a_lent_bound_is_that_of_the_whole(kind):
     found = []
     for keep in (0, 1 << 40):
         answers, worker = asking(kind, keep)
-        lender = case_of(answers.definition)
-        borrower = case_of(answers.definition, seed=1, variant="other", lender=lender)
+        known = case_of(answers.definition)
+        borrower = case_of(answers.definition, seed=1, variant="other", bound_of=known)
         truth = answers.answer(borrower)
         assert (truth.parts is not None) is (keep == 0 and kind != "sums")
         if kind in ("gemm", "two"):
@@ -337,16 +337,17 @@ def test_terms_of_parts_are_those_of_the_whole(shape):
     def part(rows):
         return OutputTruth("y", "float32", native[rows], None, allowance[rows], undecided[rows])
 
-    whole = terms(part(slice(0, 40)))
-    found = joined([facts(part(slice(start, start + 8))) for start in range(0, 40, 8)])
+    whole = reusable_bound(part(slice(0, 40)))
+    found = joined([row_bounds(part(slice(start, start + 8))) for start in range(0, 40, 8)])
     assert whole.largest == found.largest
     assert found.usual == pytest.approx(whole.usual, rel=1e-12)
 
 
-def test_a_lender_without_values_lends_its_largest_bound_alone():
+def test_of_an_output_without_values_the_largest_bound_alone_is_used_again():
     silent, loud = torch.zeros(4, 6), torch.ones(4, 6)
     allowance = torch.arange(24.0).view(4, 6)
-    found = lent(OutputTruth("y", "float32", loud), terms(OutputTruth("y", "float32", silent, None, allowance)))
+    known = reusable_bound(OutputTruth("y", "float32", silent, None, allowance))
+    found = with_bound(OutputTruth("y", "float32", loud), known)
     assert found.allowance.unique().tolist() == pytest.approx([4 * 23.0])
 
 
@@ -396,7 +397,7 @@ def test_what_is_held_does_not_grow_with_the_output(monkeypatch):
     monkeypatch.setattr(rowwise, "AT_ONCE", 1000 * (N + K))
     few, many = (peak(0, m) for m in (5_000, 20_000))
     grown = many[2] - few[2]
-    assert many[0] - few[0] < 1.1 * grown + 16 * 15_000, "the reference's output, and two numbers of each row to lend"
+    assert many[0] - few[0] < 1.1 * grown + 16 * 15_000, "the reference's output, and two numbers of each row"
     assert many[1] - few[1] <= 1 << 21, "the inputs"
     whole = [peak(1 << 40, m) for m in (5_000, 20_000)]
     assert whole[1][0] - whole[0][0] > 4 * grown

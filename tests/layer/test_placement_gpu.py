@@ -62,7 +62,7 @@ def test_truths_of_small_and_large_cases_take_turns(answers):
         want = torch.softmax(case.values["x"].double(), -1).cpu()
         assert found.native.device.type == found.allowance.device.type == device
         assert bool(((found.wide.cpu() - want).abs() <= found.allowance.cpu()).all())
-        native = answers.answer(replace(case, variant="other", lender=case)).outputs["y"]
+        native = answers.answer(replace(case, variant="other", bound_of=case)).outputs["y"]
         assert native.native.device.type == device
         assert torch.equal(native.native, found.native)
         own = answers.in_full(case).outputs["y"]

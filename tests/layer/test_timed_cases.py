@@ -98,13 +98,13 @@ def test_small_inputs_are_new_in_each_round():
     first, *others = made.repeated(WORKLOAD)
     timed = list(made.timed(WORKLOAD, 10))
     assert len({contents(case) for case in timed} - {contents(case) for case in (first, *others)}) == 10
-    assert [case.lender.key for case in timed if case.lender] == 9 * [first.key]
+    assert [case.bound_of.key for case in timed if case.bound_of] == 9 * [first.key]
 
 
 @pytest.mark.parametrize("kinds", [FULL, FULL[:1]])
 def test_another_attempt_has_contents_of_its_own(kinds):
     made = cases(kinds)
-    one, two = ({contents(case) for case in made.timed(WORKLOAD, 5, attempt) if case.lender} for attempt in (0, 1))
+    one, two = ({contents(case) for case in made.timed(WORKLOAD, 5, attempt) if case.bound_of} for attempt in (0, 1))
     assert len(one | two) == 8
 
 
@@ -113,7 +113,7 @@ def test_a_single_round_has_contents_that_no_call_has_seen(kinds):
     made = cases(kinds)
     (only,) = made.timed(WORKLOAD, 1)
     assert contents(only) not in {contents(case) for case in made.repeated(WORKLOAD)}
-    assert only.lender is None, "there is no other round to be judged in full"
+    assert only.bound_of is None, "there is no other round to be judged in full"
 
 
 @pytest.mark.parametrize("kinds", [FULL, FULL[:1]])
@@ -121,7 +121,7 @@ def test_a_single_round_of_many_bytes_borrows(monkeypatch, kinds):
     monkeypatch.setattr(making, "SMALL_BYTES", 1)
     made = cases(kinds)
     (only,) = made.timed(WORKLOAD, 1)
-    assert only.lender is not None
+    assert only.bound_of is not None
 
 
 @pytest.mark.parametrize("small", [True, False])
@@ -157,7 +157,7 @@ def test_small_outputs_that_cannot_borrow_have_truths_of_their_own():
     definition = replace(ROWS, outputs={"i": TensorSpec(("n", "h"), "int32")})
     timed = list(cases(definition=definition).timed(WORKLOAD, 10))
     assert len({contents(case) for case in timed}) == 10
-    assert not any(case.lender for case in timed)
+    assert not any(case.bound_of for case in timed)
 
 
 @pytest.mark.parametrize("many", [True, False])
@@ -168,10 +168,10 @@ def test_the_round_that_does_not_borrow_has_known_contents_where_there_are_many_
     first, other, *_ = made.repeated(WORKLOAD)
     timed = list(made.timed(WORKLOAD, 10))
     assert len({contents(case) for case in timed} | {contents(first)}) == (10 if many else 11)
-    (judged,) = (case for case in timed if case.lender is None)
+    (judged,) = (case for case in timed if case.bound_of is None)
     assert judged.key == (first if many else other).key
-    assert (other.lender is not None) == many, "the truth about large contents is found once"
-    assert {case.lender.key for case in timed if case.lender} == {first.key}
+    assert (other.bound_of is not None) == many, "the truth about large contents is found once"
+    assert {case.bound_of.key for case in timed if case.bound_of} == {first.key}
 
 
 def test_contents_that_nobody_asks_for_are_not_made(monkeypatch):
@@ -198,7 +198,7 @@ def test_nobody_can_guess_which_round_is_judged_in_full(kinds):
     places = set()
     for number in range(40):
         timed = list(cases(kinds).timed(workload(5 + number), 5))
-        places.add(next(place for place, case in enumerate(timed) if case.lender is None))
+        places.add(next(place for place, case in enumerate(timed) if case.bound_of is None))
     assert places == set(range(5))
 
 
@@ -232,7 +232,7 @@ def test_index_tensors_are_other_ones_in_one_call_on_the_same_sizes(kinds):
     assert other.axes == first.axes
     assert not torch.equal(other.values["indptr"], first.values["indptr"])
     assert other.values["indptr"][-1] == first.values["indptr"][-1] == 9
-    assert other.lender is first
+    assert other.bound_of is first
 
 
 def test_so_they_are_in_every_other_drawn_case():
@@ -251,7 +251,7 @@ def test_one_call_on_the_same_sizes_has_other_ids_and_the_same_lengths():
     (other,) = (case for case in others if case.variant == "rearranged")
     assert not torch.equal(other.values["kv_indices"], first.values["kv_indices"])
     assert torch.equal(other.values["kv_indptr"], first.values["kv_indptr"])
-    assert other.lender is first
+    assert other.bound_of is first
     assert "anew" in [case.variant for case in others]
 
 
@@ -271,7 +271,7 @@ def test_where_there_are_many_bytes_one_call_has_other_index_tensors_and_values_
     for number in range(24):
         first, other, last = made.repeated(replace(PAGES, uuid=f"p-{number:08d}"))
         assert not torch.equal(other.values["kv_indices"], first.values["kv_indices"])
-        assert other.lender is first
+        assert other.bound_of is first
         assert last.moved
         kinds.add(other.variant)
         if other.variant == "rearranged":
@@ -341,7 +341,7 @@ def test_a_saved_failure_is_called_as_it_was_drawn_and_then_in_all_ways_that_the
     if "1 fresh" in names:
         fresh = names.index("1 fresh")
         assert contents(drawn[fresh]) != contents(known[fresh])
-    assert all(contents(case) != contents(here) for case, here in zip(again, unknown, strict=True) if case.lender)
+    assert all(contents(case) != contents(here) for case, here in zip(again, unknown, strict=True) if case.bound_of)
 
 
 @pytest.mark.parametrize("dtype", ["int16", "int32", "uint16", "uint32", "uint64"])

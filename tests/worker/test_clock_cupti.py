@@ -120,7 +120,7 @@ class Call:
         return self.function(*arguments)
 
 
-def test_the_tracer_walks_the_buffers_that_it_lent(monkeypatch):
+def test_the_tracer_walks_the_buffers_that_it_gave_out(monkeypatch):
     monkeypatch.setattr(cupti.ctypes, "CDLL", lambda _: Fake())
     tracer = Tracer("fake")
     tracer.arm()
@@ -129,7 +129,7 @@ def test_the_tracer_walks_the_buffers_that_it_lent(monkeypatch):
         assert [each.name for each in records] == ["memset", "kernel"]
         assert dropped == 0
     assert len(tracer._free) == 2
-    assert not tracer._lent
+    assert not tracer._in_use
 
 
 def test_another_client_is_reported_and_everything_switched_off_again(monkeypatch):

@@ -84,7 +84,7 @@ def test_inputs_that_have_to_grow_stay_where_they_are(gpu):
     layout = plan({"x": small}, y_of(small))
     index = torch.device(gpu.device).index or 0
     pieces = gpu.pool.inputs.at_end(layout.front, index)
-    mapping = cumem.Mapping([(piece.fd, piece.nbytes) for piece in pieces], index)
+    mapping = cumem.VirtualMapping([(piece.fd, piece.nbytes) for piece in pieces], index)
     there = torch.as_tensor(cudart.Block(mapping.pointer, mapping.nbytes), device=gpu.device)[-layout.front :]
     assert torch.equal(layout.inputs["x"].tensor_of(there), large[-8:])
     torch.cuda.synchronize()

@@ -233,7 +233,7 @@ def test_inputs_that_somebody_else_laid_into_shared_memory_are_not_those_of_a_ca
     second.claim()
     assert first.claimed, "on the CPU nothing is shared"
     for each in (first, second):
-        each._lent = [SimpleNamespace()]
+        each._shared = [SimpleNamespace()]
     assert second.claimed
     assert not first.claimed
     first.claim()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.judge import floats
-from pytest_flashinfer.judge.comparison.measure import Tally, flat, spans
+from pytest_flashinfer.judge.comparison.measure import ErrorTally, flat, spans
 from pytest_flashinfer.judge.oracle.integers import beyond
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class Exact:
             wrong &= ~self._within(part)
         return wrong
 
-    def run(self) -> Tally:
+    def run(self) -> ErrorTally:
         """Count misses; find the largest difference, the first of equals, and how much of the limits it spends."""
-        tally, most = Tally(), _LONG.min
+        tally, most = ErrorTally(), _LONG.min
         for part in spans(self.actual):
             wrong = self.bad(part)
             count = int(wrong.sum())
@@ -85,7 +85,7 @@ class Exact:
         actual, expected = (x + (1 << self.bits) if self.bits and x < 0 else x for x in both)
         return actual, expected
 
-    def _spend(self, tally: Tally, part: slice) -> None:
+    def _spend(self, tally: ErrorTally, part: slice) -> None:
         error, limit = _real(self._distance(part)), self._tolerated(part)
         if self.undecided is not None:
             error = error.masked_fill(self.undecided[part], 0.0)

@@ -20,7 +20,7 @@ CACHED = 1 << 16  # elements on the CPU, whose caches hold as many
 
 
 @dataclass(slots=True)
-class Tally:
+class ErrorTally:
     """Running totals over chunks."""
 
     bad: int = 0
@@ -119,9 +119,9 @@ class Values:
         missed, wrong, *_ = self.masks(part)
         return missed | wrong
 
-    def run(self) -> Tally:
+    def run(self) -> ErrorTally:
         """Add all chunks up; one transfer from the device for each."""
-        tally = Tally()
+        tally = ErrorTally()
         plain = self.undecided is None and self.own.max_error_cap is None and self.own.cosine is None
         for part in spans(self.actual):
             if plain and self._clean(tally, part):
@@ -145,7 +145,7 @@ class Values:
                     tally.dot[place] += float(term.sum())
         return tally
 
-    def _clean(self, tally: Tally, part: slice) -> bool:
+    def _clean(self, tally: ErrorTally, part: slice) -> bool:
         """Add a chunk that is finite and within the bound throughout, as nearly all are; say whether it was one.
 
         It takes a third of the operations, and on small tensors each costs as much as on large ones. Where the largest
@@ -165,7 +165,7 @@ class Values:
         return True
 
     @staticmethod
-    def _add(tally: Tally, start: int, values: list[float]) -> None:
+    def _add(tally: ErrorTally, start: int, values: list[float]) -> None:
         tally.share = max(tally.share, values[5])
         if values[10] >= tally.rank:
             tally.rank, tally.at = values[10], start + int(values[6])

@@ -12,7 +12,7 @@ from pytest_flashinfer.judge import floats
 from pytest_flashinfer.judge.comparison import mismatches
 from pytest_flashinfer.judge.comparison.applicable_settings import is_integer
 from pytest_flashinfer.judge.comparison.exact import Exact
-from pytest_flashinfer.judge.comparison.measure import Tally, Values, spans
+from pytest_flashinfer.judge.comparison.measure import ErrorTally, Values, spans
 from pytest_flashinfer.judge.comparison.record import Comparison, Problem, passing
 from pytest_flashinfer.worker.unwritten import index_of
 
@@ -25,7 +25,7 @@ _FAR = 1e6  # times a bound, or what is expected: how far it is says nothing mor
 _TELLING = 8  # wrong elements, all of which are those of something else
 
 
-def decide(judge: Exact | Values, tally: Tally) -> Comparison:
+def decide(judge: Exact | Values, tally: ErrorTally) -> Comparison:
     """Decide, with the totals; what is wrong with a failure says `explain`, which takes longer."""
     total, truth = judge.actual.numel(), judge.truth
     problem, _ = _decide(judge, tally)
@@ -44,7 +44,7 @@ def decide(judge: Exact | Values, tally: Tally) -> Comparison:
 
 
 def explain(
-    judge: Exact | Values, tally: Tally, inputs: Mapping[str, Any], previous: torch.Tensor | None
+    judge: Exact | Values, tally: ErrorTally, inputs: Mapping[str, Any], previous: torch.Tensor | None
 ) -> Comparison:
     """Return the failure with the worst element, where the misses lie, and what the output looks like."""
     found, (problem, rule) = decide(judge, tally), _decide(judge, tally)
@@ -71,7 +71,7 @@ def explain(
     )
 
 
-def _decide(judge: Exact | Values, tally: Tally) -> tuple[Problem, str]:
+def _decide(judge: Exact | Values, tally: ErrorTally) -> tuple[Problem, str]:
     """Return the kind of failure, empty for a pass, and the rule that was broken if not an element's bound."""
     matched = 1 - tally.bad / max(judge.actual.numel(), 1)
     if tally.special:
@@ -91,7 +91,7 @@ def _decide(judge: Exact | Values, tally: Tally) -> tuple[Problem, str]:
     return "", ""
 
 
-def _cosine(tally: Tally) -> float | None:
+def _cosine(tally: ErrorTally) -> float | None:
     dot, left, right = tally.dot
     if left == right == 0:
         return 1.0
@@ -151,7 +151,7 @@ def _distance(judge: Values, at: int, error: float) -> str:
     return f"{error / float(step):.3g} ulp of {floats.canonical(judge.truth.dtype)}"
 
 
-def _counts(judge: Exact | Values, tally: Tally, total: int) -> str:
+def _counts(judge: Exact | Values, tally: ErrorTally, total: int) -> str:
     bad = tally.bad + tally.special
     line = f"{bad} of {total} elements miss ({100 * bad / total:.3g} %)" if total else "no elements"
     if tally.special:

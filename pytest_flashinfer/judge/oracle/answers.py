@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.floats.values import shows_leaks
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.judge.floats import is_float
-from pytest_flashinfer.judge.oracle.bound_reuse import LENT, lent, terms
+from pytest_flashinfer.judge.oracle.bound_reuse import REUSED, reusable_bound, with_bound
 from pytest_flashinfer.judge.oracle.chunked_truth import Divided, spans_of
 from pytest_flashinfer.judge.oracle.mutated_inputs import MutatedInputs
 from pytest_flashinfer.judge.oracle.placement import doubtful, on_host
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_flashinfer.data.model import Definition
-    from pytest_flashinfer.judge.oracle.bound_reuse import Terms
+    from pytest_flashinfer.judge.oracle.bound_reuse import ReusableBound
     from pytest_flashinfer.judge.oracle.client import Oracle
     from pytest_flashinfer.judge.tolerance import Operands
     from pytest_flashinfer.worker.case import Case
@@ -82,10 +82,10 @@ class Answers:
         return self._process.hung
 
     def credit(self, operands: Operands) -> None:
-        """Say whether bounds have room for operands held in 16 bits inside; bounds of the other kind are not lent."""
+        """Say whether bounds have room for operands held in 16 bits inside; others are not used again then."""
         if operands != self.operands:
             self.operands = operands
-            self._divided.terms.clear()
+            self._divided.bounds.clear()
 
     def answer(self, case: Case) -> Truth:
         """Return the truth about a case. Raises ReferenceFailed.
@@ -101,7 +101,7 @@ class Answers:
             self.portable = runs or isinstance(found, ReferenceFailed)
         found = _raised(found)
         self.native_seconds += found.seconds.get("native", 0.0)
-        if case.lender is None and not host:
+        if case.bound_of is None and not host:
             return self._with_closer(case, found)
         # This is made anew for each answer, since it has the inputs: with a truth that is kept they would be kept.
         return replace(found, in_full=lambda: self.in_full(case))
@@ -110,13 +110,13 @@ class Answers:
         """Begin to find the truth about a case that has been answered, where the host does, beside further calls."""
         on_the_host = self.portable and on_host(case, self.pool.device)
         oracle, key = self._process.running, (case.key, self.operands, True, False)
-        if oracle is not None and case.lender is None and on_the_host and self.kept.get(key) is None:
+        if oracle is not None and case.bound_of is None and on_the_host and self.kept.get(key) is None:
             with contextlib.suppress(WorkerError):  # asked again, it says what is wrong
                 oracle.begin(case.values, specs_of(case), **self._settings(case))
 
     def in_full(self, case: Case) -> Truth:
         """Return the truth about a case with a bound of its own, found on the run's device. Raises ReferenceFailed."""
-        own = replace(case, lender=None)
+        own = replace(case, bound_of=None)
         return self._in_parts(own) or self._with_closer(own, _raised(self._found(own, host=False)))
 
     def _with_closer(self, case: Case, found: Truth) -> Truth:
@@ -133,7 +133,7 @@ class Answers:
     def close(self) -> None:
         """End the worker and forget all truths."""
         self.kept.clear()
-        self._divided.terms.clear()
+        self._divided.bounds.clear()
         self._process.close()
 
     def shapes(self, case: Case) -> dict[str, tuple[tuple[int, ...], str] | None]:
@@ -173,13 +173,13 @@ class Answers:
         if found is None:
             self.kept.make_room()
             start = time.perf_counter()
-            if case.lender is None:
+            if case.bound_of is None:
                 again = self._asks_again(case)
                 found = self._ask(case, host=host, **({"closely": True} if closely else {}))
                 self._doubts -= again and isinstance(found, Truth)
                 self._unsteady = found if isinstance(found, Unsteady) else None
             else:
-                found = self._borrowing(case, case.lender, host=host)
+                found = self._reusing(case, case.bound_of, host=host)
             if case.workload is None and isinstance(found, Truth):
                 found = replace(found, unfair=inadmissible(found))
             contract = contract_of(case.definition)
@@ -188,19 +188,19 @@ class Answers:
             self.kept.put(key, found, time.perf_counter() - start)
         return found
 
-    def _borrowing(self, case: Case, lender: Case, *, host: bool) -> Truth | ReferenceFailed:
-        """Take the native run for the truth, and what the lender's bounds usually are for the bound.
+    def _reusing(self, case: Case, known: Case, *, host: bool) -> Truth | ReferenceFailed:
+        """Take the native run for the truth, and what the bounds of a `known` case usually are for the bound.
 
         The native run and an honest kernel may both be off; contents that differ may need a little more than others.
         Where some need far more, as rows do whose order is a matter of rounding, `Truth.in_full` says so.
         """
-        lends = self._lends(lender)
-        bounded = any(lends.get(name) is None for name in case.definition.outputs)
+        bounds = self._bounds_of(known)
+        bounded = any(bounds.get(name) is None for name in case.definition.outputs)
         found = self._ask(case, native=True, bounded=bounded, host=host)
         if isinstance(found, ReferenceFailed):
             return found
-        outputs = {name: lent(each, lends[name]) for name, each in found.outputs.items()}
-        return replace(found, outputs=outputs, how=LENT)
+        outputs = {name: with_bound(each, bounds[name]) for name, each in found.outputs.items()}
+        return replace(found, outputs=outputs, how=REUSED)
 
     def _in_parts(self, case: Case) -> Truth | None:
         """Return the truth about a large listed case for some rows after the other, where that can be done."""
@@ -210,21 +210,21 @@ class Answers:
             return None
         self.kept.make_room()
         try:
-            return self._divided.answer(case, specs, None if case.lender is None else self._lends(case.lender))
+            return self._divided.answer(case, specs, None if case.bound_of is None else self._bounds_of(case.bound_of))
         except ReferenceFailed:  # the whole is asked for, and what comes of it is kept
             self._divided.undivided.add(case.key)
             return None
 
-    def _lends(self, lender: Case) -> Mapping[str, Terms | None]:
-        """Return what a case lends, found once."""
-        known = self._divided.terms
-        if lender.key not in known:
-            truth = self.answer(lender)
+    def _bounds_of(self, case: Case) -> Mapping[str, ReusableBound | None]:
+        """Return the bounds of a case that other contents may use, found once."""
+        known = self._divided.bounds
+        if case.key not in known:
+            truth = self.answer(case)
             for _ in truth.parts or ():
                 pass  # the last of them tells
-            if lender.key not in known:
-                known[lender.key] = {name: terms(each) for name, each in truth.outputs.items()}
-        return known[lender.key]
+            if case.key not in known:
+                known[case.key] = {name: reusable_bound(each) for name, each in truth.outputs.items()}
+        return known[case.key]
 
     def _ask(self, case: Case, **options: Any) -> Truth | ReferenceFailed:
         settings = {**self._settings(case), **options}
@@ -234,7 +234,7 @@ class Answers:
             return error
 
     def _ask_rows(self, case: Case, part: slice, last: bool) -> Truth | None:  # noqa: FBT001 - one of three facts
-        native = case.lender is not None
+        native = case.bound_of is not None
         settings = {**self._settings(case), "case": repr(case.key), "last": last, "native": native}
         return self._run(case, lambda oracle: oracle.ask_rows(case.values, specs_of(case), part, **settings))
 

@@ -30,7 +30,7 @@ def smooth(squares: torch.Tensor, runs: int, weight: torch.Tensor) -> torch.Tens
     """Steady variances [rows, columns] estimated from few runs: mix in `weight` runs' worth of the neighbours' mean.
 
     `weight` is [rows, 1]. The neighbourhood is the row; where there are many rows, row times column, each row counting
-    the same, so that one loud channel does not lend its noise to the quiet ones.
+    the same, so that one large channel does not give its noise to the small ones.
     """
     pooled = squares.mean(dim=1, keepdim=True)
     column = torch.ones_like(squares[:1])

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.judge.oracle.truth import OutputTruth
 
-LENT = "native, with the bound of another call's contents"
+REUSED = "native, with the bound of another call's contents"
 _MARGIN = 4.0
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What an output lends: its `largest` bound, and the `usual` one beside the size of a row.
+class ReusableBound:
+    """What of an output's bound is good for other contents: the `largest`, and the `usual` one beside a row's size.
 
-    What overflows or is undecided has a bound that lets anything pass, and so has a loud row for a quiet one: neither
+    What overflows or is undecided has a bound that lets anything pass, and so has a large row for a small one: neither
     counts.
     """
 
@@ -33,8 +33,8 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What some rows of an output, or its one row, say of what it lends: `allowed` and `sizes` [rows, 1], `any` 0-d.
+class RowBounds:
+    """The bounds of some rows of an output, or of its one row: `allowed` and `sizes` [rows, 1], `any` 0-d.
 
     `one_row`: the elements of an output that is one row, else 0. Nothing was waited for.
     """
@@ -45,26 +45,26 @@ class Facts:
     one_row: int
 
 
-def terms(lender: OutputTruth) -> Terms | None:
-    """Return what an output lends, or `None` where it has no bound to lend. Asked once: it waits for the device."""
-    return joined([facts(lender)])
+def reusable_bound(output: OutputTruth) -> ReusableBound | None:
+    """Return what other contents may use, `None` where an output has no bound. Asked once: it waits for the device."""
+    return joined([row_bounds(output)])
 
 
-def facts(lender: OutputTruth) -> Facts | None:
+def row_bounds(output: OutputTruth) -> RowBounds | None:
     """Return what is to be known of all rows of an output, or of some of them."""
-    if lender.native is None or lender.allowance is None:
+    if output.native is None or output.allowance is None:
         return None
-    native = _readable(lender.native)
-    counts = native.isfinite() if lender.undecided is None else native.isfinite() & ~lender.undecided
-    allowed = rows(lender.allowance.masked_fill(~counts, 0.0))
+    native = _readable(output.native)
+    counts = native.isfinite() if output.undecided is None else native.isfinite() & ~output.undecided
+    allowed = rows(output.allowance.masked_fill(~counts, 0.0))
     if allowed.shape[1]:
         allowed = allowed.amax(dim=1, keepdim=True)
     one_row = native.numel() if native.ndim < 2 or native.shape[-1] == 1 else 0  # noqa: PLR2004 - a matrix
-    return Facts(counts.any(), allowed.to(torch.float64), _sizes(native), one_row)
+    return RowBounds(counts.any(), allowed.to(torch.float64), _sizes(native), one_row)
 
 
-def joined(parts: Sequence[Facts | None]) -> Terms | None:
-    """Return what an output lends of whose rows, some after the other, the facts are known.
+def joined(parts: Sequence[RowBounds | None]) -> ReusableBound | None:
+    """Return the reusable bound of an output of whose rows, some after the other, the bounds are known.
 
     They are put together on the host: a card takes longer to load its kernels for that than a host for two columns.
     """
@@ -76,21 +76,21 @@ def joined(parts: Sequence[Facts | None]) -> Terms | None:
         weights = sizes.new_tensor([[each.one_row] for each in known])
         allowed = allowed.amax(dim=0, keepdim=True)
         sizes = ((sizes.square() * weights).sum(dim=0, keepdim=True) / weights.sum()).sqrt()
-    loud = sizes > 0
-    return Terms(float(allowed.max()), float((allowed / sizes)[loud].median()) if bool(loud.any()) else None)
+    some = sizes > 0
+    return ReusableBound(float(allowed.max()), float((allowed / sizes)[some].median()) if bool(some.any()) else None)
 
 
-def lent(output: OutputTruth, lends: Terms | None) -> OutputTruth:
-    """Return an output with the lender's largest bound, but no more of each row than is usual for the lender's rows."""
-    if output.native is None or not output.native.numel() or lends is None:
+def with_bound(output: OutputTruth, reused: ReusableBound | None) -> OutputTruth:
+    """Return an output with another one's largest bound, but no more of each row than is usual for the rows there."""
+    if output.native is None or not output.native.numel() or reused is None:
         return output
     here = _sizes(_readable(output.native))
-    most = lends.largest
-    bound = torch.full_like(here, most) if lends.usual is None else (lends.usual * here).clamp(max=most)
+    most = reused.largest
+    bound = torch.full_like(here, most) if reused.usual is None else (reused.usual * here).clamp(max=most)
     bound = _MARGIN * bound + FLUSH
     if output.dtype != "float64":
         bound = bound.to(torch.float32)  # there is one for each element in the end
-    return replace(output, allowance=bound.expand(rows(output.native).shape).reshape(output.native.shape), how=LENT)
+    return replace(output, allowance=bound.expand(rows(output.native).shape).reshape(output.native.shape), how=REUSED)
 
 
 def _readable(value: torch.Tensor) -> torch.Tensor:

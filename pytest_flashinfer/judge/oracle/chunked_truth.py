@@ -16,7 +16,7 @@ from pytest_flashinfer.judge.comparison.compare import compare
 from pytest_flashinfer.judge.comparison.record import merged
 from pytest_flashinfer.judge.comparison.vacuity import leaves_open
 from pytest_flashinfer.judge.floats import is_float
-from pytest_flashinfer.judge.oracle.bound_reuse import facts, joined, lent
+from pytest_flashinfer.judge.oracle.bound_reuse import joined, row_bounds, with_bound
 from pytest_flashinfer.judge.oracle.client import copied
 from pytest_flashinfer.judge.oracle.rowwise import leading, spans
 from pytest_flashinfer.judge.oracle.truth import OutputTruth, Truth
@@ -28,27 +28,28 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_flashinfer.judge.comparison.record import Comparison
-    from pytest_flashinfer.judge.oracle.bound_reuse import Terms
+    from pytest_flashinfer.judge.oracle.bound_reuse import ReusableBound
     from pytest_flashinfer.judge.oracle.truth import OutputSpec
     from pytest_flashinfer.judge.tolerance import Tolerance
     from pytest_flashinfer.worker.case import Case
 
     Ask = Callable[[slice], "Truth | None"]
-    Lends = Mapping[str, "Terms | None"]
+    Bounds = Mapping[str, "ReusableBound | None"]
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
     """The truth about the rows `spans`; `first` is that about the first of them, `shapes` the outputs' as stored.
 
-    `ask` finds another one, which is there until the next is asked for. `lend` is told what the whole lends.
+    `ask` finds another one, which is there until the next is asked for. `learn` is told
+    the bounds of the whole that other contents may use.
     """
 
     spans: Sequence[slice]
     shapes: Mapping[str, tuple[int, ...]]
     first: Truth
     ask: Ask
-    lend: Callable[[Lends], object] | None = None
+    learn: Callable[[Bounds], object] | None = None
 
     def __iter__(self) -> Iterator[tuple[slice, Truth | None]]:
         """Yield rows and the truth about them; `None`, and nothing more, where they turn out to depend on others."""
@@ -58,10 +59,10 @@ class Parts:
             yield part, found
             if found is None:
                 return
-            if self.lend is not None:
-                seen.append({name: facts(each) for name, each in found.outputs.items()})
-        if self.lend is not None:
-            self.lend({name: joined([each[name] for each in seen]) for name in self.shapes})
+            if self.learn is not None:
+                seen.append({name: row_bounds(each) for name, each in found.outputs.items()})
+        if self.learn is not None:
+            self.learn({name: joined([each[name] for each in seen]) for name in self.shapes})
 
     def passed(self, outputs: Mapping[str, torch.Tensor], tolerance: Tolerance) -> list[Comparison] | None:
         """Return the comparisons where all outputs are right; `None` where that is not so, or only the whole tells."""
@@ -113,25 +114,25 @@ class Divided:
     def __init__(self, ask: Callable[[Case, slice, bool], Truth | None], whole: Callable[[Case], Truth]) -> None:
         self.ask = ask
         self.whole = whole
-        self.terms: dict[Any, Lends] = {}  # what cases lend: two numbers for an output
+        self.bounds: dict[Any, Bounds] = {}  # that other contents may use: two numbers for an output
         self.undivided: set[Any] = set()  # cases of which only the whole tells
 
-    def answer(self, case: Case, specs: Mapping[str, OutputSpec], lends: Lends | None) -> Truth | None:
+    def answer(self, case: Case, specs: Mapping[str, OutputSpec], reused: Bounds | None) -> Truth | None:
         """Return the truth about a case of which `spans_of` names rows; `None` where only the whole tells.
 
-        `lends`: what the lender lends, for a case that has one. Raises what `ask` raises.
+        `reused`: the bounds of the case `bound_of`, where there is one. Raises what `ask` raises.
         """
         rows, key = spans_of(case, specs), case.key
-        if lends is not None and not _borrows(specs, lends):
+        if reused is not None and not _are_of_rows(specs, reused):
             return None
 
         def ask(part: slice) -> Truth | None:
             found = self.ask(case, part, part == rows[-1])
             if found is None:
                 self.undivided.add(key)
-            if found is None or lends is None:
+            if found is None or reused is None:
                 return found
-            outputs = {name: lent(each, lends[name]) for name, each in found.outputs.items()}
+            outputs = {name: with_bound(each, reused[name]) for name, each in found.outputs.items()}
             return replace(found, outputs=outputs)
 
         first = ask(rows[0])
@@ -139,9 +140,9 @@ class Divided:
             return None
         first = replace(first, outputs={name: copied(each) for name, each in first.outputs.items()})
         shapes = {name: storage(spec)[0] for name, spec in specs.items()}
-        lend = functools.partial(self.terms.setdefault, key) if lends is None else None
+        learn = functools.partial(self.bounds.setdefault, key) if reused is None else None
         outputs = Outputs(lambda: self.whole(case))
-        return replace(first, outputs=outputs, parts=Parts(rows, shapes, first, ask, lend))
+        return replace(first, outputs=outputs, parts=Parts(rows, shapes, first, ask, learn))
 
 
 def spans_of(case: Case, specs: Mapping[str, OutputSpec], keep: int = 0) -> list[slice]:
@@ -162,7 +163,7 @@ def _nbytes(spec: OutputSpec) -> int:
     return math.prod(shape) * (dtype.itemsize + 2 * wide)
 
 
-def _borrows(specs: Mapping[str, OutputSpec], lends: Lends) -> bool:
-    """Say whether there are bounds to borrow, each of a row: not of vectors and columns, which are one row each."""
+def _are_of_rows(specs: Mapping[str, OutputSpec], reused: Bounds) -> bool:
+    """Say whether there are bounds to use again, each of a row: not of vectors and columns, which are one row each."""
     rows = all(len(spec.shape or ()) > 1 and (spec.shape or ())[-1] > 1 for spec in specs.values())
-    return rows and all(lends.get(name) is not None for name in specs)
+    return rows and all(reused.get(name) is not None for name in specs)

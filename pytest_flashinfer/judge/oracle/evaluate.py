@@ -21,7 +21,7 @@ from pytest_flashinfer.judge.sampling.target import targets
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from pytest_flashinfer.judge.oracle.lift import Plan
+    from pytest_flashinfer.judge.oracle.lift import NoisePlan
     from pytest_flashinfer.judge.tolerance import Operands
 
 _RUNS_COARSE, _RUNS_FINE, _RUNS_DECIDED, _RUNS_NARROW = 4, 3, 3, 1
@@ -51,7 +51,7 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
     drawn at random; their distribution is read instead. `native`: run it natively only; with `bounded` off no bound is
     found then. `plain`: what a native run gives, if that is known. `mutated`: inputs that the reference may change.
-    `closely`: many more runs, and louder ones, look for integers that rounding decides.
+    `closely`: many more runs, and stronger ones, look for integers that rounding decides.
     Raises `InvalidReferenceError`, and `MutatesInputsError` where it changes others.
     """
     run = Reference(reference, inputs, outputs, style, seed, mutated)
@@ -124,7 +124,7 @@ def _affordable(run: Reference, native: Results, budget: int | None) -> tuple[to
     return None, f"float64 copies need {8 * elements >> 20} MiB, the budget is {budget >> 20} MiB"
 
 
-def _runs(run: Reference, plan: Plan, operands: Operands) -> int:
+def _runs(run: Reference, plan: NoisePlan, operands: Operands) -> int:
     """Decide how many noise runs the bound needs; where each takes long, neighbours must do in place of more runs."""
     fine = any(canonical(spec.dtype) in ("float32", "float64") for spec in run.outputs.values())
     wanted = _RUNS_COARSE if plan.low is not None and operands == "working" else _RUNS_FINE if fine else _RUNS_NARROW

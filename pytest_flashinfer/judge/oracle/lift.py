@@ -32,7 +32,7 @@ _READS = (*_CASTS, "_local_scalar_dense")  # of what moves values, all that may 
 
 
 @dataclass(slots=True)
-class Plan:
+class NoisePlan:
     """All steps of one lifted run, and whether values are ordered anywhere in it."""
 
     steps: list[Step] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
     def __init__(self, wide: torch.dtype, working: torch.dtype | None) -> None:
         super().__init__(wide)
         self.working = working  # the 16-bit dtype in which a kernel may hold the operands of a contraction
-        self.plan = Plan()
+        self.plan = NoisePlan()
         self.viewing = False  # whether the present operation shows its argument in another shape
         self.added: list[Product] | None = None  # what its result may be the sum of
 

@@ -16,7 +16,7 @@ from pytest_flashinfer.judge.oracle.wide import SUMMED, Step, WideMode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_flashinfer.judge.oracle.lift import Plan
+    from pytest_flashinfer.judge.oracle.lift import NoisePlan
     from pytest_flashinfer.judge.oracle.noise_rng import Dice
 
 _FLIP = 2.0**-19  # values this close to a rounding boundary (relative) may fall on either side of it
@@ -31,20 +31,20 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
     """Dispatch mode that disturbs what `plan` says is inexact.
 
     `unit`: rms relative error of one float32 rounding, already scaled by the caller; 0 for none. `operands`: whether
-    values held in 16 bits inside are disturbed too (half a unit roundoff, rms); `loud` times as much in runs that look
-    for what rounding decides.
+    values held in 16 bits inside are disturbed too (half a unit roundoff, rms); `strength` times as much in runs that
+    look for what rounding decides.
     """
 
     def __init__(  # noqa: PLR0913 - what a run depends on
         self,
         wide: torch.dtype,
-        plan: Plan,
+        plan: NoisePlan,
         dice: Dice,
         unit: float,
         *,
         operands: bool,
         number: int = 0,
-        loud: float = 1.0,
+        strength: float = 1.0,
     ) -> None:
         super().__init__(wide)
         self.plan = plan
@@ -52,7 +52,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         self.unit = unit
         self.operands = operands
         self.number = number
-        self.loud = loud
+        self.strength = strength
         self.place = 0
         self._sums: torch.Tensor | None = None
         self._held: torch.Tensor | None = None
@@ -122,7 +122,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         """
         if self.number % 2 and self.operands and step.name in _PRODUCTS and not any(is_narrow(d) for _, d in step.low):
             held = held_operands.held_error(func, step, args) if step.low else None
-            self._held = None if held is None else held * self.loud
+            self._held = None if held is None else held * self.strength
             return
         for place, dtype in step.low:
             if place < len(args) and isinstance(args[place], Lifted):
@@ -183,7 +183,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
             held = (plain / largest).to(dtype).to(self.wide) * largest
             return torch.where(held.isfinite(), held, plain)
         return held_operands.held(
-            step, place, plain, plain * self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.loud)
+            step, place, plain, plain * self.dice.rounding(arg, torch.finfo(dtype).eps / 4 * self.strength)
         )
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
@@ -219,7 +219,7 @@ class Noise(WideMode):  # type: ignore[no-untyped-call]
         Where all exponents are nearly equal, their roundings all go the same way; noise alone would not show that.
         """
         arg = args[0].as_subclass(torch.Tensor)
-        unit = _HELD * torch.finfo(dtype).eps / 4 * self.loud
+        unit = _HELD * torch.finfo(dtype).eps / 4 * self.strength
         terms, top = roundoff.exponentials(step, args)
         if self.number:
             terms = held_operands.held(step, SUMMED, terms, terms * self.dice.rounding(arg, unit))

@@ -20,12 +20,12 @@ from pytest_flashinfer.judge.oracle.wide import LiftError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from pytest_flashinfer.judge.oracle.lift import Plan
+    from pytest_flashinfer.judge.oracle.lift import NoisePlan
     from pytest_flashinfer.judge.reference.call import Reference, Results
     from pytest_flashinfer.judge.tolerance import Operands
 
 _PATIENCE = 20.0  # seconds, after which those runs have to do that were done
-_CLOSER, _LOUD = 32, 8.0  # more runs, and how much louder they are: each swaps what is near for two times in five
+_CLOSER, _STRONG = 32, 8.0  # more runs, and how much stronger they are: each swaps what is near for two times in five
 
 
 def _shake(result: torch.Tensor | None, dice: Dice, unit: float) -> None:
@@ -50,7 +50,7 @@ class Spread:
 
     run: Reference
     lifted: Mapping[str, Any]
-    plan: Plan
+    plan: NoisePlan
     wide: Results
     native: Results
     operands: Operands
@@ -99,14 +99,14 @@ class Spread:
     def look_closely(self) -> None:
         """Do more runs, to see each integer that an honest kernel's rounding may change.
 
-        Where values are ordered they are louder, and only ids count: many a quantised value lies as near to the next.
+        Where values are ordered they are stronger, and only ids count: many a quantised value lies as near to the next.
         """
-        loud = _LOUD if self.plan.selects else 1.0
+        strength = _STRONG if self.plan.selects else 1.0
         names = [name for name in self.unsure if not self.plan.selects or self._ids(name)]
-        dice, unit = self._dice(2), loud * self._unit
+        dice, unit = self._dice(2), strength * self._unit
         end = time.perf_counter() + _PATIENCE
         for number in range(2, 2 + 2 * _CLOSER, 2):  # of these each disturbs operands, at random
-            mode = Noise(self.dtype, self.plan, dice, unit, operands=self._working, number=number, loud=loud)
+            mode = Noise(self.dtype, self.plan, dice, unit, operands=self._working, number=number, strength=strength)
             disturbed = self._disturbed(mode)
             if disturbed is not None:
                 self._follow(disturbed, self._collect_wholes(disturbed, self.wide, names, count=False))

@@ -78,7 +78,7 @@ class Truth:
     """All outputs of one case. `nan_inputs`: the inputs hold NaN or inf, so NaN in the result may be meant.
 
     `in_full` finds the truth with a bound of its own where this one has another case's: nobody is blamed without it.
-    `closer` finds the truth with more integers left open, for those that many louder runs change: nor without that one.
+    `closer` finds the truth with more integers left open, for those that stronger runs change: nor without that one.
     `parts`: the same for some rows after the other, where `outputs` are too large to be found but for a reason.
     `unfair`: why a drawn case is no test of a kernel, see `inadmissible`.
     """
