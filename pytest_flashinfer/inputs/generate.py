@@ -171,6 +171,9 @@ def _check(draft: Draft) -> None:
         broken = failing(rules, env_of(draft), floats)
     if broken and repaired(draft):
         broken = failing(rules, env_of(draft), floats)
+    if broken and tame(draft, whole=True):
+        mend(draft)
+        broken = failing(rules, env_of(draft), floats)
     for rule in broken:
         stored = rule.names & draft.fixed.keys()
         if stored:

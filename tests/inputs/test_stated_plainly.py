@@ -126,7 +126,7 @@ def test_queries_do_not_outnumber_keys_where_lengths_say_so():
         "kv_lens": tensor("batch", "int32"),
     }  # fmt: skip
     rules = ["len_indptr == batch + 1", "total_q == qo_indptr[-1].item()", "num_kv == kv_indptr[-1].item()",
-             "torch.equal(kv_lens, kv_indptr[1:] - kv_indptr[:-1])", "(qo_indptr[1:] - qo_indptr[:-1] <= kv_lens).all()",
+             "torch.equal(kv_lens, kv_indptr[1:] - kv_indptr[:-1])", "(qo_indptr.diff() <= kv_lens).all()",
              "num_kv == 0 or kv_indices.max() < pages"]  # fmt: skip
     every = axes(total_q=None, batch=None, len_indptr=None, pages=None, num_kv=None, one=1, m=4)
     code = """def run(q, k_cache, qo_indptr, kv_indptr, kv_indices, kv_lens):
@@ -162,3 +162,20 @@ def test_logarithms_of_probabilities_are_normalised_and_their_sums_are_scores(ru
         assert bool(x.isfinite().all())
         assert torch.allclose(x.exp().sum(-1), torch.ones(12), atol=1e-3)
         assert not rules or bool((made["cum_log_probs"] <= 0).all())
+
+
+def test_beams_that_are_not_in_use_stay_beside_what_else_is_said_of_them():
+    inputs = {
+        "log_probs": tensor("n v", description="Log-softmax of the logits."),
+        "cum_log_probs": tensor("b w", description="Accumulated scores. -inf for beams not in use."),
+        "finished": tensor("b w", "bool"),
+    }
+    code = """def run(log_probs, cum_log_probs, finished):
+        return (log_probs + cum_log_probs.where(~finished, 0.0).view(-1, 1)).topk(2).values
+    """
+    rules = ["n == b * w", "bool((cum_log_probs <= 0).all())",
+             "not (finished & torch.isinf(cum_log_probs)).any().item()",
+             "bool((cum_log_probs.max(dim=1).values > -float('inf')).all())"]  # fmt: skip
+    definition = define("beams", axes(n=None, b=None, w=4, v=16), inputs, {"y": tensor("n w")}, code, *rules)
+    made = [make_inputs(definition, {"n": 12, "b": 3}, Recipe(seed, family="neginf")) for seed in range(6)]
+    assert any(bool(each["cum_log_probs"].isinf().any()) and bool(each["finished"].any()) for each in made)

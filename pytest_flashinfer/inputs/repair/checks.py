@@ -18,25 +18,35 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.draft import Draft
 
 
-def tame(draft: Draft) -> None:
-    """Make inputs anew that constraints forbid to hold NaN or infinities; rows of -inf get a finite element first."""
+def tame(draft: Draft, *, whole: bool = False) -> bool:
+    """Make inputs anew that constraints forbid to hold NaN or infinities; rows of -inf get a finite element first.
+
+    What constraints say beside drawn masks counts with `whole` alone: the masks may give way. Say whether any did.
+    """
     if draft.recipe.family not in SPECIAL:
-        return
+        return False
     source = Source(draft.recipe.seed, draft.device)
-    for name in _refused(draft) if draft.recipe.family == "neginf" else ():
+    for name in _refused(draft, whole=whole) if draft.recipe.family == "neginf" else ():
         usual, x = float_of(draft, name, source, "normal"), draft.made[name]
         if x.dim() and x.numel():
             lines, place = x.view(-1, x.shape[-1]), draft.recipe.seed % x.shape[-1]
             empty = (lines == -torch.inf).all(dim=1)
             lines[empty, place] = usual.view(lines.shape)[empty, place]
-    for name in _refused(draft):
+    refused = _refused(draft, whole=whole)
+    for name in refused:
         draft.made[name] = float_of(draft, name, source, "normal")
+    return bool(refused)
 
 
-def _refused(draft: Draft) -> list[str]:
-    """Return the drawn floats that some constraint which does not hold speaks of."""
-    env = env_of(draft)
-    broken = [rule for rule in draft.contract.reading.data if rule.fails(env)]
+def _refused(draft: Draft, *, whole: bool) -> list[str]:
+    """Return the drawn floats that some constraint speaks of which would hold if none were NaN or infinite."""
+    env, roles = env_of(draft), draft.plan.roles
+    masks = set() if whole else {n for n in roles if roles[n].kind == "mask" and n not in draft.fixed}
+    floats = [n for n in roles.keys() & draft.made.keys() - draft.fixed.keys() if fills_floats(draft, n)]
+    holding = {n: _wide(env[n]) for n in floats if isinstance(env[n], torch.Tensor) and not _finite(env[n])}
+    finite = {**env, **{name: x.where(x.isfinite(), 0.0) for name, x in holding.items()}}
+    rules = (rule for rule in draft.contract.reading.data if not rule.names & masks)
+    broken = [rule for rule in rules if rule.fails(env) and not rule.fails(finite)]
     names = frozenset().union(*(rule.names for rule in broken)) & draft.plan.roles.keys() - draft.fixed.keys()
     return sorted(name for name in names & draft.made.keys() if fills_floats(draft, name))
 
@@ -71,6 +81,8 @@ def repaired(draft: Draft) -> bool:
 
 def _finite(value: torch.Tensor) -> bool:
     """Say whether all elements are finite, as four-bit ones always are; torch asks only some dtypes of eight bits."""
-    if value.dtype is torch.float4_e2m1fn_x2:
-        return True
-    return bool((value.float() if value.itemsize == 1 else value).isfinite().all())
+    return value.dtype is torch.float4_e2m1fn_x2 or bool(_wide(value).isfinite().all())
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.float() if value.itemsize == 1 else value

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.repair.places import Change, Place
 
 _EXTREMES: Final = frozenset({"max", "min", "amax", "amin"})
+_UNEVEN: Final = 4  # the power of a random number that an alternative is chosen by
 _ENDS: Final = (("1:", ":-1"), ("..., 1:", "..., :-1"), (":, 1:", ":, :-1"))
 
 
@@ -54,13 +55,20 @@ class Moves(Elements):
         """Yield what makes one of several true in each element where none is: any of them there, or the same one."""
         parts = joined(node, ast.Or, ast.BitOr)
         if false is not None and false.dim():
-            choice = torch.randint(len(parts), false.shape, generator=self.generator())
+            choice = self._choices(len(parts), false)
             yield from self._in_turn(
                 [*((part, false & (choice == i)) for i, part in enumerate(parts)), *((part, None) for part in parts)],
                 node,
             )
         for part in parts:
             yield from self.of(part, false)
+
+    def _choices(self, count: int, of: torch.Tensor) -> torch.Tensor:
+        """Return one of so many alternatives for each element: most of a row have one, or some of it have another."""
+        rows, generator = of.numel() // of.shape[-1] if of.numel() else 0, self.generator()
+        weights = torch.rand((rows, count), generator=generator) ** _UNEVEN + 1e-6
+        chosen = torch.multinomial(weights, of.shape[-1], replacement=True, generator=generator) if rows else weights
+        return chosen.view(of.shape)
 
     def _in_turn(
         self, parts: list[tuple[ast.expr, torch.Tensor | None]], whole: ast.expr | None = None

@@ -90,7 +90,7 @@ def _enough_ids(contract: Contract, plan: Plan, env: Mapping[str, Any]) -> Itera
             slots[pool] = slots.get(pool, 0) + _product(shape)
             yield from _at_least(role.limit, slots[pool], env)
         elif role.kind in {"expert_ids", "packed_experts"}:
-            yield from _at_least(role.limit, shape[-1], env)
+            yield from _at_least(role.limit, shape[-1] if len(shape) > 1 else min(1, shape[0]), env)
         elif _product(shape):
             yield from _at_least(role.limit, 1, env)
     for name, by_row in crowds(contract):
