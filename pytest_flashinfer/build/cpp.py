@@ -65,7 +65,7 @@ class CppBuilder:
         return None
 
     def build(self, request: Request, folder: Path) -> Callable[..., Any]:
-        """Compile the sources, or take them from the cache, and return the entry function."""
+        """Compile the sources, or take them from the cache, and return the entry function. Raises BuildError."""
         entry = entry_path(request, folder)
         if entry.suffix == ".py":
             return PythonBuilder(self.languages[0]).build(request, folder)

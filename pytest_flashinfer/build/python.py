@@ -80,7 +80,7 @@ def _missing(module: str | None, *, alone: bool) -> str:
 
 
 def find_function(module: ModuleType, name: str, file: str, *, alone: bool = False) -> Callable[..., Any]:
-    """Return the callable `name` of `module`; where there is none, `BuildError` lists the functions found.
+    """Return the callable `name` of `module`. Raises BuildError where there is none, with the functions found.
 
     A file that is `alone` has nothing that could name another entry.
     """

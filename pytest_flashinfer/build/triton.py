@@ -26,7 +26,7 @@ class TritonBuilder(PythonBuilder):
         super().__init__("triton", "triton")
 
     def build(self, request: Request, folder: Path) -> Callable[..., Any]:
-        """Import the entry file and return its entry function."""
+        """Import the entry file and return its entry function. Raises BuildError."""
         # Triton reads the variable once, when it is first imported: setting it here could be too late.
         if request["device"] == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
             raise BuildError("Triton on the CPU needs TRITON_INTERPRET=1 in the environment before triton is imported")

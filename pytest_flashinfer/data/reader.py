@@ -34,7 +34,7 @@ class Reader:
         return Malformed((*self.where, key), message)
 
     def take(self, key: str, kind: type[T] | tuple[type[T], ...], default: T | None = None) -> T | None:
-        """Take an optional value; `null` counts as absent. A bool is not a number."""
+        """Take an optional value; `null` counts as absent. A bool is not a number. Raises Malformed for other kinds."""
         value = self.rest.pop(key, None)
         if value is None:
             return default

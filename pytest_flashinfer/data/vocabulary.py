@@ -165,7 +165,7 @@ MATH = {name: getattr(math, name) for name in ("ceil", "floor", "gcd", "lcm", "l
 
 
 def check_tree(tree: ast.expr) -> None:
-    """Refuse, with an UnsupportedError, what a constraint may not contain."""
+    """Refuse what a constraint may not contain. Raises UnsupportedError."""
     level: list[ast.AST] = [tree]
     nodes = 0
     for _ in range(MAX_DEPTH):

@@ -98,7 +98,7 @@ class Nursery:
         self._forking.add(number)
 
     def kill(self, number: int) -> Message:
-        """Have a worker and all that descends from it killed; returns the report (`how`, `left`)."""
+        """Have a worker and all its descendants killed; returns the report (`how`, `left`). Raises WorkerDied."""
         if number in self.events:
             return self.events[number]
         if self.gone:

@@ -47,7 +47,10 @@ class Kernel:
         self._failure: BuildFailed | WorkerDied | WorkerTimedOut | None = None
 
     def build(self) -> Runner:
-        """Return the runner of a live worker, building first where there is none."""
+        """Return the runner of a live worker, building first where there is none.
+
+        Raises BuildFailed, WorkerDied or WorkerTimedOut, the same one each time.
+        """
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         if self._runner is not None and self.built:

@@ -126,7 +126,7 @@ class Runner:
         return last.violations[known:]
 
     def read_clock(self) -> None:
-        """Fill in the device times of the timed calls since the last reading."""
+        """Fill in the device times, in seconds, of the timed calls since the last reading. Raises WorkerDied."""
         for cache in sorted({cache for cache, _ in self._timed}):
             reply = self.worker.call({"do": "clock", "cache": cache}, READ_SECONDS)
             spans = [span for span in replies.as_list(reply.get("spans")) if isinstance(span, dict)]

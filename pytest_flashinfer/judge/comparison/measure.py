@@ -36,12 +36,12 @@ class ErrorTally:
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a plain tensor as one row."""
+    """Return a plain tensor of any shape as one row [n]."""
     return tensor.detach().as_subclass(torch.Tensor).reshape(-1)
 
 
 def spans(row: torch.Tensor) -> Iterator[slice]:
-    """Yield chunk slices of a flat tensor."""
+    """Yield the slices of a flat tensor [n] that are looked at together."""
     step = CHUNK if row.is_cuda else CACHED
     for start in range(0, row.numel(), step):
         yield slice(start, min(start + step, row.numel()))
@@ -64,7 +64,7 @@ class Values:
         self.overflow, self.largest = floats.overflow_at(truth.dtype), floats.largest(truth.dtype)
 
     def tolerated(self, part: slice, expected: torch.Tensor) -> torch.Tensor:
-        """Return the tolerated error of a chunk."""
+        """Return the tolerated error of a chunk, in the shape of `expected` [chunk]."""
         if self.allowance is not None:
             allowed = self.allowance[part].to(torch.float64)
             return allowed if self.own.scale is None else allowed * self.own.scale
@@ -80,7 +80,7 @@ class Values:
         return self.actual[index].item(), self.expected[index].item()
 
     def masks(self, part: slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return for a chunk: value misses, non-finite misses, blameless ones among those, |error|, tolerated error."""
+        """Return value misses, non-finite ones, blameless ones of those, |error| and tolerated error: each [chunk]."""
         a, e = self.actual[part].to(torch.float64), self.expected[part].to(torch.float64)
         tol = self.tolerated(part, e)
         error = (a - e).abs()
@@ -115,7 +115,7 @@ class Values:
         return finite if self.undecided is None else finite.masked_fill(self.undecided[part], 0.0)
 
     def bad(self, part: slice) -> torch.Tensor:
-        """Return where the chunk misses."""
+        """Return where the chunk misses: bool [chunk]."""
         missed, wrong, *_ = self.masks(part)
         return missed | wrong
 

@@ -66,7 +66,7 @@ def terms(step: Step, args: list[Any], floats: list[Lifted], result: torch.Tenso
 
 
 def broadcast(args: list[Any], result: torch.Tensor) -> torch.Tensor | float | None:
-    """Return the term of a sum of two that stands for many elements of the result, if there is one."""
+    """Return the term of a sum of two that stands for many elements of the result, in its own shape, or `None`."""
     for arg in args[1::-1]:
         if isinstance(arg, Lifted) and (arg.shape != result.shape or 0 in arg.stride()):
             return arg.as_subclass(torch.Tensor)
@@ -78,6 +78,8 @@ def broadcast(args: list[Any], result: torch.Tensor) -> torch.Tensor | float | N
 def reach(args: list[Any], result: torch.Tensor) -> torch.Tensor | None:
     """Return how large the terms of a sum with a broadcast one are (at least half), whatever is left in the result.
 
+    It has the shape of the result; `None` where no term is broadcast.
+
     It is finite, so that results which are not stay what they are, also where it is multiplied by a number of the dice
     before anything else, as a card does.
     """
@@ -88,14 +90,14 @@ def reach(args: list[Any], result: torch.Tensor) -> torch.Tensor | None:
 
 
 def centre(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float | None:
-    """Return what a result is a difference from, or the square of one."""
+    """Return what a result is a difference from, or the square of one: a number, or a tensor that broadcasts to it."""
     if step.apart:
         return broadcast(args, result)
     return args[0].centre if args and isinstance(args[0], Lifted) and _squares(step, args) else None
 
 
 def shift(step: Step, args: list[Any]) -> torch.Tensor | None:
-    """Return what has been taken from the exponents of exponentials."""
+    """Return what has been taken from the exponents of exponentials, in a shape that broadcasts to theirs."""
     taken = args[0].centre if step.name in ("exp", "exp2") and isinstance(args[0], Lifted) else None
     return taken if isinstance(taken, torch.Tensor) else None
 
@@ -107,7 +109,7 @@ def _squares(step: Step, args: list[Any]) -> bool:
 
 
 def one_pass(step: Step, args: list[Any], results: Any, unit: float) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return a variance or sum of squared differences, and the squares that a kernel may subtract to find it.
+    """Return a variance or sum of squared differences, and in its shape the squares that a kernel may subtract for it.
 
     Of a deviation, the root of that, what an error of `unit` times the squares makes of it at the most. Nothing where a
     step has none of these among its results.
@@ -135,8 +137,9 @@ def one_pass(step: Step, args: list[Any], results: Any, unit: float) -> list[tup
 def of_norm(step: Step, args: list[Any], results: Any) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Return how the errors of a fused norm's mean and variance move its result; nothing for what is no such norm.
 
-    Those are the rows of the result, the weight, and two sizes for each row: of the variance's error, relative, and of
-    the mean's. What elements do not share comes from inputs that are disturbed.
+    Those are the rows of the result [rows, n], the weight, which broadcasts to them, and two sizes for each row
+    [rows, 2]: of the variance's error, relative, and of the mean's. What elements do not share comes from inputs that
+    are disturbed.
     """
     place = _NORMS.get(step.name)
     if place is None or isinstance(results, torch.Tensor) or not (results[0].numel() and results[0].is_contiguous()):

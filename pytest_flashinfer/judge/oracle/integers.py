@@ -19,7 +19,7 @@ def countable(stored: torch.dtype, dtype: str) -> bool:
 
 
 def apart(native: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return the absolute differences as bytes; `ANY` for what is as far apart, or farther."""
+    """Return the absolute differences as bytes, in the shape of both; `ANY` for what is as far apart, or farther."""
     found = torch.empty(native.shape, dtype=torch.uint8, device=native.device)
     wide = torch.int16 if native.itemsize == 1 else torch.int64
     parts = (torch.split(each.reshape(-1), _AT_ONCE) for each in (found, native, other))
@@ -31,11 +31,14 @@ def apart(native: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def allowed(reach: torch.Tensor) -> torch.Tensor:
-    """Return how far integers may be off that were found so far apart: half as far again, for few runs were made."""
+    """Return how far integers may be off that were found so far apart: half as far again, for few runs were made.
+
+    Both are bytes of one shape, as `apart` gives them.
+    """
     wide = reach.to(torch.int16)
     return (wide + wide // 2).clamp_(max=ANY).to(torch.uint8)
 
 
 def beyond(distance: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
-    """Return which differences, as words of 64 bits, are beyond a limit."""
+    """Return, as bool, which differences, words of 64 bits, are beyond a limit, bytes; all three have one shape."""
     return (limit < ANY) & ((distance < 0) | (distance > limit))

@@ -56,7 +56,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         self.added: list[Product] | None = None  # what its result may be the sum of
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
-        """Decide how the result rounds and which arguments are rounded on the way in."""
+        """Decide how the result rounds and which arguments are rounded on the way in. Raises LiftError."""
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
         if op.name == "copy":
             asked = args[0].dtype

@@ -110,7 +110,10 @@ def _describe(func: Any) -> Op:
 
 
 def magnitude(func: Any, args: list[Any]) -> torch.Tensor:
-    """Apply a linear operation to magnitudes: |A| @ |B| for A @ B, the sum of |x| for a sum."""
+    """Apply a linear operation to magnitudes: |A| @ |B| for A @ B, the sum of |x| for a sum.
+
+    The result has the operation's own shape. Raises TypeError for an operation with another result than one tensor.
+    """
     bare = [arg.as_subclass(torch.Tensor).abs() if _is_real(arg) else arg for arg in args]
     result = func(*bare)
     if not isinstance(result, torch.Tensor):

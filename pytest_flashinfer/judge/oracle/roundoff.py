@@ -104,7 +104,7 @@ def _tied(terms: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 def top(arg: torch.Tensor, axis: Any) -> torch.Tensor:
-    """Return the largest finite magnitude along an axis, which is kept, of exponents that count beside the largest one.
+    """Return the largest finite magnitude along an axis, kept with size 1, of exponents that count beside the largest.
 
     Others may be as far off as a mask puts them, by -1e30 say: their exponentials are zero.
     """

@@ -91,11 +91,11 @@ class WideMode(Mode):  # type: ignore[no-untyped-call]
         self.bits = Apart()
 
     def before(self, func: Any, op: Op, args: list[Any], asked: torch.dtype | None) -> Step:
-        """Look at an operation and possibly replace arguments in the list."""
+        """Look at an operation and possibly replace arguments in the list. Raises LiftError where no rule fits."""
         raise LiftError(f"no rule around {op.name} for {func} {args} {asked}")
 
     def after(self, step: Step, args: list[Any], tensor: torch.Tensor, written: bool) -> torch.Tensor:  # noqa: FBT001
-        """Tag or disturb one floating result."""
+        """Tag or disturb one floating result, and return it in its shape. Raises LiftError where no rule fits."""
         raise LiftError(f"no rule after {step.name} for {args} {tensor.shape} {written}")
 
     def __torch_dispatch__(
@@ -225,7 +225,7 @@ def wide_default(wide: torch.dtype) -> Iterator[None]:
 
 
 def run_wide(mode: WideMode, call: Callable[[], Any]) -> Any:
-    """Run the reference under a mode; `LiftError` where that is impossible."""
+    """Run the reference under a mode. Raises LiftError where that is impossible."""
     try:
         with wide_default(mode.wide), torch.no_grad(), einsums(mode), autocasts(mode), departures(mode.outside), mode:
             return call()

@@ -193,7 +193,8 @@ def name_results(
 ) -> Results:
     """Assign what a reference returned to output names: one value, a sequence in order, or a dict by name.
 
-    Outputs written in place (`param`) may be missing from the result; their values are read from the inputs.
+    Outputs written in place (`param`) may be missing from the result; their values are read from the inputs. Raises
+    InvalidReferenceError where names and values do not match.
     """
     in_place = {name: inputs[spec.param] for name, spec in outputs.items() if spec.param and spec.param in inputs}
     if isinstance(result, dict):

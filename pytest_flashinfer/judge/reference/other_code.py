@@ -53,7 +53,7 @@ class Foreign:
         self._check: Callable[..., Any] | None = None
 
     def make(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Make inputs and hold them."""
+        """Make inputs and hold them. Raises ForeignError where the code fails, or makes no such inputs."""
         axes = dict(request["axes"])
         try:
             with torch.no_grad():
