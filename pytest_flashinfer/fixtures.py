@@ -115,8 +115,8 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
         fixture = fixture_of(request.node, "inputs")
         inputs = OverriddenInputs(inputs, definition, request.config.invocation_params.dir, fixture)
     kinds = KINDS[:1] if fib_session.scope == "smoke" else KINDS
-    seed, kept = fib_session.options.seed, fib_session.kept
-    contents = Contents(definition, inputs, default, seed, reference, kept, definition_file.path)
+    seed, cache = fib_session.options.seed, fib_session.input_cache
+    contents = Contents(definition, inputs, default, seed, reference, cache, definition_file.path)
     return Cases(contents, kinds, DRAWS[fib_session.device.kind])
 
 
@@ -158,8 +158,8 @@ def judge(request: pytest.FixtureRequest, fib_session: FibSession, compare: Judg
 
     if isinstance(compare, Compare):
         return compare
-    here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "compare")
-    return OverriddenCompare(compare, Record(request.node), here, fixture, fib_session.probed)
+    invocation_dir, fixture = request.config.invocation_params.dir, fixture_of(request.node, "compare")
+    return OverriddenCompare(compare, Record(request.node), invocation_dir, fixture, fib_session.probed)
 
 
 @pytest.fixture(scope="module")
@@ -188,8 +188,8 @@ def timing(
     from pytest_flashinfer.overrides.wrappers import OverriddenFlops
     from pytest_flashinfer.timing.timed_calls import Timing
 
-    here, fixture = request.config.invocation_params.dir, fixture_of(request.node, "flops")
-    counted = None if flops is None else OverriddenFlops(flops, here, fixture)
+    invocation_dir, fixture = request.config.invocation_params.dir, fixture_of(request.node, "flops")
+    counted = None if flops is None else OverriddenFlops(flops, invocation_dir, fixture)
     return Timing(request.node, fib_session, reference_kernel, counted)
 
 

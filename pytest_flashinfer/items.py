@@ -72,7 +72,7 @@ class KernelItem(pytest.Function):
 
     def _list_unread(self, file: DefinitionFile) -> None:
         """Say which solutions of a definition cannot be read: tables count them, and no item is about one of them."""
-        from pytest_flashinfer.selection.unreadable import listed
+        from pytest_flashinfer.selection.unreadable_solutions import listed
 
         name = file.definition.name if file.definition is not None else None
         files = [each for each in self.config.stash[SESSION].catalogue.unreadable() if each.definition == name]

@@ -40,17 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from pytest_flashinfer.run.distribution import runs_items
     from pytest_flashinfer.run.processes import Processes
-    from pytest_flashinfer.selection.conftest_guard import Strangers
+    from pytest_flashinfer.selection.conftest_guard import ConftestGuard
     from pytest_flashinfer.settings import options
 
     settings = options.read(config)
-    strangers = Strangers(settings.solutions, settings.definitions, config.invocation_params.dir)
-    strangers.refuse(config)
+    guard = ConftestGuard(settings.solutions, settings.definitions, config.invocation_params.dir)
+    guard.refuse(config)
     processes = Processes(config, settings)
     try:
         if runs_items(config):
             processes.start()  # they import torch while this process imports what follows, and collects
-        config.pluginmanager.register(strangers, "flashinfer-strangers")
+        config.pluginmanager.register(guard, "flashinfer-conftest-guard")
         _wake(config, settings, processes)
     except BaseException:
         processes.close()
@@ -84,18 +84,18 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
     from pytest_flashinfer.run import termination
     from pytest_flashinfer.run.distribution import Distribution, is_worker
     from pytest_flashinfer.run.session import FibSession
-    from pytest_flashinfer.selection.unused_options import Idle
+    from pytest_flashinfer.selection.unused_options import UnusedOptions
     from pytest_flashinfer.timing.benchmarking import Benchmarks
 
     session = FibSession(config, settings, processes)
-    kernels, records, idle = FlashInferPlugin(config, session), Records(session), Idle(session)
+    kernels, records, unused = FlashInferPlugin(config, session), Records(session), UnusedOptions(session)
     benchmarks, reports = Benchmarks(session), ItemReports(session)
     config.pluginmanager.register(reports, "flashinfer-reports")  # first: hooks of the next are called before its own
     config.pluginmanager.register(kernels, "flashinfer-kernels")
     config.pluginmanager.register(records, "flashinfer-records")
     config.pluginmanager.register(benchmarks, "flashinfer-benchmarks")
     config.pluginmanager.register(Distribution(session), "flashinfer-distribution")
-    config.pluginmanager.register(idle, "flashinfer-idle")
+    config.pluginmanager.register(unused, "flashinfer-unused-options")
     config.pluginmanager.register(fixtures, "flashinfer-fixtures")
     alone = not is_worker(config)  # on the CPU others read the wall clock while this process would compile
     if settings.build_jobs > 1 and session.runs_items and (alone or session.card.cuda):
@@ -107,7 +107,7 @@ def _wake(config: pytest.Config, settings: Options, processes: Processes) -> Non
 
         config.pluginmanager.register(Shard(*settings.shard), "flashinfer-shard")
     if alone:
-        summary.register(config, session, [idle, kernels, reports, benchmarks, records])
+        summary.register(config, session, [unused, kernels, reports, benchmarks, records])
     else:
         termination.register(config)
 
@@ -122,7 +122,7 @@ class FlashInferPlugin:
         self._selected: bool | None = None  # whether there are items in any part of the run, once they are chosen
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             from pytest_flashinfer.selection import omissions
-            from pytest_flashinfer.selection.unreadable import Unread
+            from pytest_flashinfer.selection.unreadable_solutions import Unread
 
             config.pluginmanager.register(Unread(), "flashinfer-unread")
             folders = [str(path) for path in session.options.definitions]
@@ -164,7 +164,7 @@ class FlashInferPlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Note which unreadable solutions fail in this run, be it in another part of it, and whether it has items."""
-        from pytest_flashinfer.selection.unreadable import failing
+        from pytest_flashinfer.selection.unreadable_solutions import failing
 
         self._selected = bool(items)
         self._failing = failing(self.session.catalogue, items)
@@ -214,16 +214,15 @@ class FlashInferPlugin:
         """Say what this run stands on: card, driver, versions, scope, seed."""
         return self.session.header()
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Print one table per definition."""
-        from pytest_flashinfer.report import gates as verdicts
-        from pytest_flashinfer.report import notes, terminal
+        from pytest_flashinfer.report import baseline_summary, notes, terminal
 
         results = self.session.outcomes.results()
         notes.summary(reporter)
         terminal.summary(reporter, results)
         if self.session.options.baseline is not None:
-            verdicts.summary(reporter, results)
+            baseline_summary.summary(reporter, results)
 
     def pytest_unconfigure(self) -> None:
         """Stop every process that this run started."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 22  # bytes that are added up together, as 8 times as many
 
 
-class Kept:
+class InputCache:
     """The latest inputs that were made, up to `limit` bytes: the next solution is called with the same ones."""
 
     def __init__(self, limit: int = 1 << 28) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.cases.cache import Kept, mark_of
+from pytest_flashinfer.cases.cache import InputCache, mark_of
 from pytest_flashinfer.cases.default_inputs import tensor_shapes
 from pytest_flashinfer.cases.input_makers import Makers
 from pytest_flashinfer.data.constants import open_constants, shown
@@ -42,7 +42,7 @@ class Contents:
     """Makes complete cases of one definition. All inputs follow from `seed`, the run's own.
 
     `inputs` makes them; `default` is what would, had nobody overridden it: what differs is left alone between calls.
-    `reference` is asked for the shapes that no size decides. `kept` holds inputs for the next solution of the
+    `reference` is asked for the shapes that no size decides. `cache` holds inputs for the next solution of the
     definition in `file`: where several have one name, each has inputs of its own.
     """
 
@@ -51,7 +51,7 @@ class Contents:
     default: Inputs
     seed: int
     reference: Answers | None = None
-    kept: Kept = field(default_factory=Kept)
+    cache: InputCache = field(default_factory=InputCache)
     file: Path | None = None
 
     @functools.cached_property
@@ -182,7 +182,7 @@ class Contents:
         if self._makers.by_others:
             return make()
         sizes = workload.uuid if workload is not None else tuple(sorted(axes.items()))
-        return self.kept.get((self.file, self.definition.name, sizes, str(recipe.to_json()), name), make)
+        return self.cache.get((self.file, self.definition.name, sizes, str(recipe.to_json()), name), make)
 
     def _shaped(self, case: Case) -> Case:
         """Return the case with the shapes of its outputs: by its sizes, else as the reference says."""

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_flashinfer.cli.files import BROKEN, NAMELESS, UNKNOWN, kind_of, owner_of, sort_by_kind
+from pytest_flashinfer.cli.file_kinds import BROKEN, NAMELESS, UNKNOWN, kind_of, owner_of, sort_by_kind
 from pytest_flashinfer.data import sniff, write
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.faults import unique

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.cli.annotations import summarise, write_found
-from pytest_flashinfer.cli.files import BROKEN, MISNAMED, NAMELESS, UNKNOWN, Kinds, owner_of, sort_by_kind
+from pytest_flashinfer.cli.file_kinds import BROKEN, MISNAMED, NAMELESS, UNKNOWN, Kinds, owner_of, sort_by_kind
 from pytest_flashinfer.data import schema, sniff
 from pytest_flashinfer.data.agent import load_agent
 from pytest_flashinfer.data.dataset import DataSet

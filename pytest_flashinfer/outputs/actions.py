@@ -93,7 +93,7 @@ class GitHub:
         others = (replace(each, text=from_here(self.config, each.text)) for each in self.session.outcomes.broken())
         return [*self._internal, *ended, *lost, *others]
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Say why the job has no summary."""
         if self._lost:
             reporter.write_line(self._lost)

@@ -48,7 +48,7 @@ class HtmlReport:
             return
         self._written = f"--fib-report: {self.target} ({size / 1e6:.1f} MB)"
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Say where the page is."""
         if self._written:
             reporter.write_line(self._written)

@@ -54,7 +54,7 @@ class ItemReports:
         if self.tracer is not None and self.tracer.lost:
             self.session.lose(self.tracer.lost)
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Say why traces could not be written."""
         if self.tracer is not None and self.tracer.lost:
             reporter.write_line(self.tracer.lost)

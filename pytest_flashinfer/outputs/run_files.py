@@ -67,7 +67,7 @@ class Records:
         if not self.session.options.resume or folder is None:
             return
         from pytest_flashinfer.report.held import HeldTraces
-        from pytest_flashinfer.report.traces import trace_path
+        from pytest_flashinfer.report.trace_writer import trace_path
 
         environment = Environment(self.session.device.name, self.session.versions)
         files: dict[Path, HeldTraces] = {}
@@ -150,15 +150,17 @@ class Records:
         plural = "" if len(documents) == 1 else "s"
         self._written = f"--fib-results: {len(documents)} benchmark result{plural} in {target}"
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Say where the results are, and what the kernels are worth to each model."""
         if self._written:
             reporter.write_line(self._written)
         if self.calls:
-            from pytest_flashinfer.report import calls
+            from pytest_flashinfer.report import kernel_calls
 
             reporter.write_sep("=", "models")
-            for line in calls.lines(self.calls, self.session.outcomes.results(), self.session.catalogue.dataset.names):
+            for line in kernel_calls.lines(
+                self.calls, self.session.outcomes.results(), self.session.catalogue.dataset.names
+            ):
                 reporter.write_line(line)
 
     def _shown(self, said: object) -> str:

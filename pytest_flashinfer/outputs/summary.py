@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 class Part(Protocol):
     """Has something to say at the end."""
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Say it."""
 
 
-class Closing:
+class Summary:
     """The hook that lets every part have its say, in their order.
 
     Also where another plugin ends the run in its own part of the summary, as `--benchmark-compare-fail` does. Files
@@ -36,7 +36,7 @@ class Closing:
             yield
         finally:
             for part in self.parts:
-                part.tell(terminalreporter)
+                part.write_summary(terminalreporter)
 
 
 def register(config: pytest.Config, session: FibSession, parts: list[Part]) -> None:
@@ -56,4 +56,4 @@ def register(config: pytest.Config, session: FibSession, parts: list[Part]) -> N
         github = actions.GitHub(session)
         config.pluginmanager.register(github, "flashinfer-github")
         parts.append(github)
-    config.pluginmanager.register(Closing(parts), "flashinfer-closing")
+    config.pluginmanager.register(Summary(parts), "flashinfer-summary")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.data.model import Environment
-from pytest_flashinfer.report.traces import TraceWriter
+from pytest_flashinfer.report.trace_writer import TraceWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,18 +21,18 @@ _OF = {  # what the functions are called with, that these fixtures return
 
 
 @dataclass(frozen=True)
-class Teller:
+class OverrideFault:
     """Says where an override is at fault: `given` is what the fixture `name` returns, `fixture` its own function."""
 
     name: str
     given: object
-    here: Path
+    invocation_dir: Path
     fixture: object = None
 
     @property
     def begins(self) -> str:
         """Where the override begins; where that is not known of a callable, where its fixture does."""
-        return position(self.given, self.here) or position(self.fixture, self.here) or "conftest.py"
+        return position(self.given, self.invocation_dir) or position(self.fixture, self.invocation_dir) or "conftest.py"
 
     def told(self, error: Exception) -> str:
         """Return in a line where the override ended with an error, and with which."""
@@ -46,7 +46,7 @@ class Teller:
         inside = [frame for frame in frames if frame.filename == frames[0].filename]
         if not inside:
             return self.begins
-        place = f"{_shown(inside[-1].filename, self.here)}:{inside[-1].lineno}"
+        place = f"{_shown(inside[-1].filename, self.invocation_dir)}:{inside[-1].lineno}"
         return f"at {place} in {inside[-1].name}: {inside[-1].line}" if code else place
 
 
@@ -65,10 +65,10 @@ def fixture_of(item: pytest.Function, name: str) -> object:
     return item._fixtureinfo.name2fixturedefs[name][-1].func  # noqa: SLF001 - pytest tells it nowhere else
 
 
-def position(function: object, here: Path) -> str:
+def position(function: object, invocation_dir: Path) -> str:
     """Return where a callable begins, as file and line; an empty string where it does not tell."""
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    return f"{_shown(code.co_filename, here)}:{code.co_firstlineno}" if code is not None else ""
+    return f"{_shown(code.co_filename, invocation_dir)}:{code.co_firstlineno}" if code is not None else ""
 
 
 def raised_in_fixture(item: pytest.Function, error: Exception) -> str | None:
@@ -90,6 +90,6 @@ def raised_in_fixture(item: pytest.Function, error: Exception) -> str | None:
     return f"{at}: fixture {names[code]}: {told(error)}" + f"; there are {', '.join(NAMES)}, outputs" * unknown
 
 
-def _shown(file: str, here: Path) -> str:
+def _shown(file: str, invocation_dir: Path) -> str:
     path = Path(file)
-    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()
+    return (path.relative_to(invocation_dir) if path.is_relative_to(invocation_dir) else path).as_posix()

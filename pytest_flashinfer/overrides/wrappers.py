@@ -19,7 +19,7 @@ from pytest_flashinfer.inputs.sizes.axes import shape_of
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.judging import MEASURED
-from pytest_flashinfer.overrides.override_faults import Teller
+from pytest_flashinfer.overrides.override_faults import OverrideFault
 from pytest_flashinfer.solution_call import Call, Failed
 from pytest_flashinfer.worker.memory import is_out_of_memory
 from pytest_flashinfer.worker.outcome import RunResult
@@ -45,10 +45,10 @@ _ITS_OWN = (Failed, InputsError, ReferenceFailed, pytest.PytestWarning)  # told 
 class OverriddenInputs:
     """An override of `inputs`. What it does wrong is no solution's fault: it is told as inputs that cannot be made."""
 
-    def __init__(self, make: Inputs, definition: Definition, here: Path, fixture: object = None) -> None:
+    def __init__(self, make: Inputs, definition: Definition, invocation_dir: Path, fixture: object = None) -> None:
         self.make = make
         self.definition = definition
-        self.teller = Teller("inputs", make, here, fixture)
+        self.fault = OverrideFault("inputs", make, invocation_dir, fixture)
 
     def __call__(self, axes: Mapping[str, int], recipe: Recipe, workload: Workload | None = None) -> Mapping[str, Any]:
         """Return the inputs by name. Raises InputsError."""
@@ -57,8 +57,8 @@ class OverriddenInputs:
         except Exception as error:
             if _is_told(error):
                 raise
-            raise InputsError(self.teller.told(error)) from error
-        at = self.teller.begins
+            raise InputsError(self.fault.told(error)) from error
+        at = self.fault.begins
         if not isinstance(values, Mapping):
             raise InputsError(f"{at}: `inputs` gives {type(values).__name__}, not the values of all inputs by name")
         declared = self.definition.inputs
@@ -86,13 +86,13 @@ class OverriddenCompare:
         self,
         compare: Callable[[Call, Truth], object],
         record: Record,
-        here: Path,
+        invocation_dir: Path,
         fixture: object = None,
         probed: dict[Any, Any] | None = None,
     ) -> None:
         self.compare = compare
         self.record = record
-        self.teller = Teller("compare", compare, here, fixture)
+        self.fault = OverrideFault("compare", compare, invocation_dir, fixture)
         self.proof = OverrideProof(self._passes, fixture, {} if probed is None else probed)
 
     def __call__(self, call: Call, truth: Truth) -> None:
@@ -112,7 +112,7 @@ class OverriddenCompare:
             if isinstance(error, AssertionError) and _is_of_library(error):
                 return self._invalid(error)
             said = [line[:_LONGEST] for line in str(error).strip().splitlines()[:_SHOWN]]
-            place = self.teller.place(error, code=True)
+            place = self.fault.place(error, code=True)
             return Verdict("INCORRECT_NUMERICAL", said[0] if said else "`compare` fails", "\n".join([*said, place]))
         except Exception as error:
             if _is_told(error):
@@ -136,7 +136,7 @@ class OverriddenCompare:
         return self._nothing_proved() if self.proof.lacks(case, truth) else None
 
     def _nothing_proved(self) -> Verdict:
-        text = f"{self.teller.begins}: `compare` proves nothing: zeros would pass; have it assert more"
+        text = f"{self.fault.begins}: `compare` proves nothing: zeros would pass; have it assert more"
         return Verdict("INVALID_REFERENCE", text)
 
     def _passes(self, case: Case, truth: Truth, outputs: Mapping[str, torch.Tensor]) -> bool:
@@ -153,19 +153,19 @@ class OverriddenCompare:
 
     def _returned(self, found: object) -> Verdict:
         what = f"`compare` returns {type(found).__name__}, which decides nothing"
-        text = f"{self.teller.begins}: {what}: `assert` what has to hold, and return nothing"
+        text = f"{self.fault.begins}: {what}: `assert` what has to hold, and return nothing"
         return Verdict("INVALID_REFERENCE", text)
 
     def _invalid(self, error: Exception) -> Verdict:
-        return Verdict("INVALID_REFERENCE", self.teller.told(error))
+        return Verdict("INVALID_REFERENCE", self.fault.told(error))
 
 
 class OverriddenFlops:
     """An override of `flops`."""
 
-    def __init__(self, flops: Callable[[Case], float | None], here: Path, fixture: object = None) -> None:
+    def __init__(self, flops: Callable[[Case], float | None], invocation_dir: Path, fixture: object = None) -> None:
         self.flops = flops
-        self.teller = Teller("flops", flops, here, fixture)
+        self.fault = OverrideFault("flops", flops, invocation_dir, fixture)
 
     def __call__(self, case: Case) -> float | None:
         """Return the number of operations of a call, if the override has one. Raises Failed where it is at fault."""
@@ -175,7 +175,7 @@ class OverriddenFlops:
         except Exception as error:
             if _is_told(error):
                 raise
-            raise Failed(Verdict("INVALID_REFERENCE", self.teller.told(error)), case) from error
+            raise Failed(Verdict("INVALID_REFERENCE", self.fault.told(error)), case) from error
 
 
 def _check_shapes(definition: Definition, axes: Mapping[str, int], values: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.traces import stream_traces
-from pytest_flashinfer.report.traces import BOUND_SHARE, CHECKED, DIGESTS, ROOFLINE, UNBUILT, VERDICT, digests
+from pytest_flashinfer.report.trace_writer import BOUND_SHARE, CHECKED, DIGESTS, ROOFLINE, UNBUILT, VERDICT, digests
 
 if TYPE_CHECKING:
     from pathlib import Path

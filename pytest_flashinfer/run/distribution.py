@@ -27,10 +27,10 @@ def is_worker(config: pytest.Config) -> bool:
 
 def is_first_worker(config: pytest.Config) -> bool:
     """Whether this process is to say what each that collects could say: the first worker, or the only process."""
-    return told(config, "workerid") in (None, "gw0")
+    return worker_input(config, "workerid") in (None, "gw0")
 
 
-def told(config: pytest.Config, name: str) -> Any:
+def worker_input(config: pytest.Config, name: str) -> Any:
     """Return what the process that distributes told this worker by that name; `None` where it did not, or is none."""
     return getattr(config, "workerinput", {}).get(name)
 
@@ -53,7 +53,7 @@ def runs_items(config: pytest.Config) -> bool:
 
 def turn_of(config: pytest.Config) -> int:
     """Return which card among the visible ones this process takes: one process a card while there are cards enough."""
-    given = told(config, TURN)
+    given = worker_input(config, TURN)
     if given is not None:
         return int(given)
     number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
@@ -62,7 +62,7 @@ def turn_of(config: pytest.Config) -> int:
 
 def sharers(config: pytest.Config, cards: int) -> int:
     """Return how many processes of this run share a card, this one among them."""
-    processes = int(told(config, "workercount") or 1)
+    processes = int(worker_input(config, "workercount") or 1)
     return -(-processes // max(cards, 1))
 
 
@@ -121,7 +121,7 @@ class Distribution:
 
 def take_over_only(config: pytest.Config) -> bool:
     """Return whether only timings are to run under pytest-xdist, where pytest-benchmark refuses to be asked that."""
-    option, only = config.option, told(config, ONLY)  # its options are read once more there
+    option, only = config.option, worker_input(config, ONLY)  # its options are read once more there
     distributed = only is not None or getattr(option, "dist", "no") != "no"
     if not distributed or not (only or getattr(option, "benchmark_only", False)):
         return False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_flashinfer.cases.cache import Kept
+    from pytest_flashinfer.cases.cache import InputCache
     from pytest_flashinfer.cases.proof import Lack
     from pytest_flashinfer.data.model import Definition, Solution
     from pytest_flashinfer.judge.oracle.answers import Answers
@@ -79,11 +79,11 @@ class FibSession:
         return Keyword(self.config)
 
     @cached_property
-    def kept(self) -> Kept:
+    def input_cache(self) -> InputCache:
         """Inputs that were made once for all solutions."""
-        from pytest_flashinfer.cases.cache import Kept
+        from pytest_flashinfer.cases.cache import InputCache
 
-        return Kept(max(1 << 28, self.card.memory // 64))
+        return InputCache(max(1 << 28, self.card.memory // 64))
 
     @property
     def pool(self) -> Pool:

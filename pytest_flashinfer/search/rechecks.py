@@ -25,7 +25,7 @@ class CaseCheck(Protocol):
         """Check."""
 
 
-def passes_alone(definition: Definition, found: Outcome, solution: UnderTest, check: CaseCheck) -> bool:
+def passes_in_new_process(definition: Definition, found: Outcome, solution: UnderTest, check: CaseCheck) -> bool:
     """Say whether the smallest case passes in a process that saw no other."""
     assert found.smallest is not None
     if _ends_it(definition, found):

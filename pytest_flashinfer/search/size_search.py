@@ -110,7 +110,7 @@ class SizeSearch:
         self._note_end(found)
         self._note_compiled(spent.compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
-            alone = rechecks.passes_alone(self.definition, found, self.solution, check)
+            alone = rechecks.passes_in_new_process(self.definition, found, self.solution, check)
             empty = rechecks.empty_axis(self.definition, found, check) if tally.telling else ""
             raise explained(self.item, self.stated, found, alone=alone, save=self.options.save_failures, empty=empty)
         if self._says_little(found):

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Strangers:
-    """Has pytest pass by the folders of solutions, unless one holds definitions or `here`, where pytest was started.
+class ConftestGuard:
+    """Has pytest pass by the folders of solutions, unless one holds definitions or the folder that pytest started in.
 
     Those are to be collected. The root folder says nothing: without an ini file it is where an argument lies. Paths are
     compared as they are once links are followed.
     """
 
-    def __init__(self, solutions: Iterable[Path], definitions: Iterable[Path], here: Path) -> None:
-        wanted = [path.resolve() for path in (*definitions, here)]
+    def __init__(self, solutions: Iterable[Path], definitions: Iterable[Path], invocation_dir: Path) -> None:
+        wanted = [path.resolve() for path in (*definitions, invocation_dir)]
         places = {path.resolve() for path in solutions}
         self._places = {place for place in places if not any(path.is_relative_to(place) for path in wanted)}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.run.session import FibSession
 
 
-class Idle:
+class UnusedOptions:
     """The hooks that warn of names that nothing has, and of gates that judged no timing."""
 
     def __init__(self, session: FibSession) -> None:
@@ -99,7 +99,7 @@ class Idle:
             return False
         return True
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Say for which warnings the run has failed."""
         for text in self._refused:
             reporter.write_line(text)

@@ -17,7 +17,7 @@ from pytest_flashinfer.data.nearest import none_of
 from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.outputs.paths import from_here
 from pytest_flashinfer.run.activation import from_ini, from_line
-from pytest_flashinfer.run.distribution import SEED, TURN, told
+from pytest_flashinfer.run.distribution import SEED, TURN, worker_input
 from pytest_flashinfer.settings.declarations import DECLARATIONS
 from pytest_flashinfer.settings.readers import Unreadable
 
@@ -99,9 +99,9 @@ def read(config: pytest.Config) -> Options:
     if not values["workloads"]:
         values["workloads"] = tuple(dict.fromkeys(filter(None, map(workloads_beside, values["definitions"]))))
     if values["seed"] is None:
-        drawn = told(config, SEED)
+        drawn = worker_input(config, SEED)
         values["seed"] = secrets.randbits(63) if drawn is None else drawn
-    if told(config, TURN):
+    if worker_input(config, TURN):
         values["build_jobs"] = 1  # of the processes of pytest-xdist the first compiles ahead, for all of them
     values["build_jobs"] = values["build_jobs"] or max(1, min(MOST_JOBS, len(os.sched_getaffinity(0)) - 2))
     values["reference_timeout"] = values["reference_timeout"] or max(REFERENCE_SECONDS, values["timeout"])

@@ -100,7 +100,7 @@ class Benchmarks:
                 kept.handle_saving = lambda: None
         yield
 
-    def tell(self, reporter: pytest.TerminalReporter) -> None:
+    def write_summary(self, reporter: pytest.TerminalReporter) -> None:
         """Say that there are no times to keep."""
         if self._unsaved:
             reporter.write_line(self._unsaved)

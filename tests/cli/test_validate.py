@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_flashinfer.cli.files import kind_of
+from pytest_flashinfer.cli.file_kinds import kind_of
 from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.data.dataset import DataSet
 from pytest_flashinfer.data.load import load_solution

@@ -178,7 +178,7 @@ def test_contents_that_nobody_asks_for_are_not_made(monkeypatch):
     monkeypatch.setattr(making, "SMALL_BYTES", 1)
     made = cases()
     list(made.timed(WORKLOAD, 4))
-    assert not [key for key in made.contents.kept._values if "same_ends" in key[-1]]
+    assert not [key for key in made.contents.cache._values if "same_ends" in key[-1]]
 
 
 def test_outputs_count_for_the_size_of_a_case(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.report import gates
+from pytest_flashinfer.report import baseline_summary
 from pytest_flashinfer.report.baseline import BaselineError, Interval, compare, interval, read, timings
 from pytest_flashinfer.report.results import Result
 
@@ -145,12 +145,12 @@ def test_lines_at_the_end():
         return Result("d", solution, "me", "test_speed", "w", "passed", **facts)
 
     compared = [result("SAME: 1"), result("SLOWER: 2", "bad"), result("FASTER: 3")]
-    found = list(gates.lines([*compared, result("", resumed=True)]))
+    found = list(baseline_summary.lines([*compared, result("", resumed=True)]))
     assert found[0] == ("", "1 SLOWER, 1 FASTER, 1 SAME")
     assert found[1:] == [("SLOWER", "d bad w: SLOWER: 2"), ("FASTER", "d good w: FASTER: 3")]
-    assert list(gates.lines([*compared, result("")]))[1] == ("", "3 of 4 timings are in the baseline")
-    assert list(gates.lines([result("")])) == [("", "0 of 1 timings are in the baseline")]
-    assert list(gates.lines([])) == []
+    assert list(baseline_summary.lines([*compared, result("")]))[1] == ("", "3 of 4 timings are in the baseline")
+    assert list(baseline_summary.lines([result("")])) == [("", "0 of 1 timings are in the baseline")]
+    assert list(baseline_summary.lines([])) == []
 
 
 @given(st.floats(1e-9, 1e3), st.floats(0, 1e3), st.integers(2, 10_000))

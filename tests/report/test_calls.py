@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_flashinfer.data.calls import KernelCalls, load_calls
-from pytest_flashinfer.report import calls
+from pytest_flashinfer.report import kernel_calls as calls
 from pytest_flashinfer.report.results import Result
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.model import Definition, Environment, InputSpec, Solution, SourceFile, Workload
 from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.held import HeldTraces
-from pytest_flashinfer.report.traces import TraceWriter, append, trace_path
+from pytest_flashinfer.report.trace_writer import TraceWriter, append, trace_path
 
 DEFINITION = Definition("d", "op", {}, {}, {}, "def run():\n    return 1\n")
 WORKLOAD = Workload("w", {"n": 2}, {"x": InputSpec("random")}, extra={"recipe": {"seed": 1}})

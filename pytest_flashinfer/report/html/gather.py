@@ -10,7 +10,7 @@ from pytest_flashinfer.data.discover import walk
 from pytest_flashinfer.data.faults import Fault
 from pytest_flashinfer.data.traces import stream_traces
 from pytest_flashinfer.report.html.rows import PASSED, Row, Rows, Told, shortened
-from pytest_flashinfer.report.traces import BOUND_SHARE, ROOFLINE, VERDICT
+from pytest_flashinfer.report.trace_writer import BOUND_SHARE, ROOFLINE, VERDICT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
