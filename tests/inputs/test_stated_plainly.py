@@ -179,3 +179,24 @@ def test_beams_that_are_not_in_use_stay_beside_what_else_is_said_of_them():
     definition = define("beams", axes(n=None, b=None, w=4, v=16), inputs, {"y": tensor("n w")}, code, *rules)
     made = [make_inputs(definition, {"n": 12, "b": 3}, Recipe(seed, family="neginf")) for seed in range(6)]
     assert any(bool(each["cum_log_probs"].isinf().any()) and bool(each["finished"].any()) for each in made)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_children_and_siblings_make_a_tree(first):
+    inputs = {
+        "x": tensor("b n"),
+        "down": tensor("b n", "int32", description="First child of the node or -1. It has a larger number."),
+        "along": tensor("b n", "int32", description="Next sibling of the node or -1. No node is pointed to twice."),
+    }
+    inputs = inputs if first else dict(reversed(inputs.items()))
+    rules = ["((down == -1) | (down > torch.arange(n))).all() and int(down.max()) < n",
+             "((along == -1) | (along > torch.arange(n))).all() and int(along.max()) < n"]  # fmt: skip
+    code = f"def run({', '.join(inputs)}):\n    return x * (down >= 0) + (along >= 0)\n"
+    definition = define("tree", axes(b=None, n=None), inputs, {"y": tensor("b n")}, code, *rules)
+    branched = 0
+    for seed in range(6):
+        made = make_inputs(definition, {"b": 3, "n": 7}, Recipe(seed))
+        for down, along in zip(made["down"].tolist(), made["along"].tolist(), strict=True):
+            assert sorted(node for node in down + along if node >= 0) == list(range(1, 7))
+            branched += any(node >= 0 for node in along)
+    assert 0 < branched < 18

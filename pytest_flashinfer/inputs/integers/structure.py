@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs import unread_rows
 from pytest_flashinfer.inputs.constraints.joint_lengths import never_outnumber, tell_lengths
 from pytest_flashinfer.inputs.dtypes import as_numbers, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict
-from pytest_flashinfer.inputs.integers import compared_ids, indices, overwritten_slots, unused
+from pytest_flashinfer.inputs.integers import compared_ids, indices, overwritten_slots, trees_of_nodes, unused
 from pytest_flashinfer.inputs.integers.row_values import OF_ROWS
 from pytest_flashinfer.inputs.integers.sequences import Sequences, Setting, draw_sequences
 from pytest_flashinfer.inputs.integers.similar_ids import are_few, ids_alike
@@ -88,6 +88,7 @@ def index_tensors(setting: Setting, names: list[str], device: torch.device) -> d
         tensors[name] = _stored(own, name, values).to(device).contiguous()
         known = {**known, name: as_numbers(tensors[name])}
     compared_ids.agree(setting, tensors)
+    trees_of_nodes.agree(setting, tensors)
     longest_scalars(setting, found, tensors)
     return tensors
 
