@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.cli.file_kinds import BROKEN, NAMELESS, UNKNOWN, kind_of, owner_of, sort_by_kind
 from pytest_flashinfer.data import sniff, write
 from pytest_flashinfer.data.agent import load_agent
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.faults import unique
 from pytest_flashinfer.data.jsontext import read_json
-from pytest_flashinfer.data.load import load_definition, load_solution, load_traces
 from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.rules import check_definition
 from pytest_flashinfer.data.solution_forms import CONFIG
 from pytest_flashinfer.data.solution_rules import check_solution
+from pytest_flashinfer.data.solutions import load_solution
+from pytest_flashinfer.data.traces import load_traces
 from pytest_flashinfer.data.write_solution import CannotWriteError, module_text, write_folder
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ from pytest_flashinfer.data.discover import misnamed
 from pytest_flashinfer.data.faults import Fault, cannot_enter, unique
 from pytest_flashinfer.data.files import enter
 from pytest_flashinfer.data.jsontext import read_json, read_json_lines
-from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.solution_rules import check_solution
-from pytest_flashinfer.data.traces import MAX_FAULTY
+from pytest_flashinfer.data.traces import MAX_FAULTY, load_traces
 from pytest_flashinfer.report.numbers import count
 
 if TYPE_CHECKING:

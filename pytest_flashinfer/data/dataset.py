@@ -7,14 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover, sniff
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.entry_rules import check_entry
 from pytest_flashinfer.data.faults import Fault, Loaded, cannot_enter, unique
 from pytest_flashinfer.data.jsontext import read_json
 from pytest_flashinfer.data.judgeable import why_unjudgeable
-from pytest_flashinfer.data.load import load_definition, load_solution
 from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.rules import check_definition, check_folder, check_name
 from pytest_flashinfer.data.solution_rules import check_solution
+from pytest_flashinfer.data.solutions import load_solution
 from pytest_flashinfer.data.workload_files import WorkloadFiles
 from pytest_flashinfer.data.workload_rules import check_workloads
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data import discover
 from pytest_flashinfer.data.files import read_text
-from pytest_flashinfer.data.load import load_workloads
+from pytest_flashinfer.data.traces import load_workloads
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -6,7 +6,9 @@ import math
 import pytest
 
 from pytest_flashinfer.cli.main import main
-from pytest_flashinfer.data.load import load_definition, load_solution, load_traces
+from pytest_flashinfer.data.definitions import load_definition
+from pytest_flashinfer.data.solutions import load_solution
+from pytest_flashinfer.data.traces import load_traces
 from tests.data import samples
 
 BODY = "def run(a, b):\n    return a @ b.T\n"

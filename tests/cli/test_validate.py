@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pytest_flashinfer.cli.file_kinds import kind_of
 from pytest_flashinfer.cli.main import main
 from pytest_flashinfer.data.dataset import DataSet
-from pytest_flashinfer.data.load import load_solution
 from pytest_flashinfer.data.schema import NAMES
+from pytest_flashinfer.data.solutions import load_solution
 from tests import powerless
 from tests.cli.test_convert import FORMS, PLAIN, SOLUTION
 from tests.data import samples

@@ -7,8 +7,9 @@ import pytest
 
 from pytest_flashinfer.data import workload_files
 from pytest_flashinfer.data.dataset import DataSet
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.entry_rules import check_entry
-from pytest_flashinfer.data.load import load_definition, load_solution
+from pytest_flashinfer.data.solutions import load_solution
 from tests.data import samples
 
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data.faults import Fault
-from pytest_flashinfer.data.load import load_traces
-from pytest_flashinfer.data.traces import stream_traces
+from pytest_flashinfer.data.traces import load_traces, stream_traces
 
 WORKLOAD = {"uuid": "w", "axes": {"m": 8}, "inputs": {"x": {"type": "random"}}}
 EVALUATION = {

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pytest_flashinfer.data.load import load_definition, load_workloads
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.rules import check_definition, check_folder
+from pytest_flashinfer.data.traces import load_workloads
 from pytest_flashinfer.data.workload_rules import check_workload
 from tests.dataset.library import (
     DEFINITIONS,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_flashinfer.data.load import load_definition
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.plan import plan_of
 from tests.dataset.library import DEFINITIONS, definition_id

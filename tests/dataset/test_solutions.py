@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer.data.discover import solution_files
-from pytest_flashinfer.data.load import load_solution
 from pytest_flashinfer.data.solution_rules import check_solution
+from pytest_flashinfer.data.solutions import load_solution
 from tests.dataset.library import DEFINITIONS, ROOT, read
 
 if TYPE_CHECKING:

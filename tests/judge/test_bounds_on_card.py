@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_flashinfer.data.load import load_definition
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.sizes.axes import output_shapes

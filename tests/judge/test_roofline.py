@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_flashinfer.data.load import load_definition
+from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.performance import cards

@@ -21,8 +21,8 @@ from hypothesis.database import InMemoryExampleDatabase
 from pytest_flashinfer.cases.contents import Contents
 from pytest_flashinfer.cases.default_inputs import DefaultInputs
 from pytest_flashinfer.cases.making import KINDS, Cases
-from pytest_flashinfer.data.load import load_workloads
 from pytest_flashinfer.data.model import Axis, Definition, InputSpec, TensorSpec
+from pytest_flashinfer.data.traces import load_workloads
 from pytest_flashinfer.data.workload_rules import check_workloads
 from pytest_flashinfer.inputs.errors import InputsError, Unsatisfiable
 from pytest_flashinfer.inputs.generate import make_inputs

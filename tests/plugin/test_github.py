@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_flashinfer.cli.main import main
-from pytest_flashinfer.data.load import load_solution
+from pytest_flashinfer.data.solutions import load_solution
 from pytest_flashinfer.judge.raised import shown
 from pytest_flashinfer.sources import blamed
 

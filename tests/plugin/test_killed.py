@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from pytest_flashinfer.data import schema
-from pytest_flashinfer.data.load import load_traces
+from pytest_flashinfer.data.traces import load_traces
 
 from .repository import GOOD, QUICK, WRONG, Repository
 

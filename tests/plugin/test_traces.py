@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_flashinfer.data import schema
-from pytest_flashinfer.data.load import load_traces
+from pytest_flashinfer.data.traces import load_traces
 
 from .repository import GOOD, WRONG, Repository
 

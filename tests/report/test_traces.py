@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data import schema
-from pytest_flashinfer.data.load import load_traces
 from pytest_flashinfer.data.model import Definition, Environment, InputSpec, Solution, SourceFile, Workload
+from pytest_flashinfer.data.traces import load_traces
 from pytest_flashinfer.report.excerpt import excerpt
 from pytest_flashinfer.report.held import HeldTraces
 from pytest_flashinfer.report.trace_writer import TraceWriter, append, trace_path
