@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pytest_flashinfer.judge.oracle import handler
+from pytest_flashinfer.judge.oracle.answer_requests import OracleError, with_room
 from pytest_flashinfer.judge.oracle.protocol import PARTS
 from pytest_flashinfer.judge.reference.call import InvalidReferenceError
 
@@ -76,7 +77,7 @@ def test_the_truth_is_written_and_described(tmp_path: Path) -> None:
     ],
 )
 def test_a_reference_that_cannot_be_built(tmp_path: Path, source: str, entry: str, words: str) -> None:
-    with pytest.raises(handler.OracleError, match=words) as caught:
+    with pytest.raises(OracleError, match=words) as caught:
         handler.build({"reference": source, "entry": entry}, tmp_path, "cpu")
     assert caught.value.kind == "reference"
 
@@ -84,7 +85,7 @@ def test_a_reference_that_cannot_be_built(tmp_path: Path, source: str, entry: st
 def test_a_reference_whose_module_is_not_installed_says_so_when_it_is_called(tmp_path: Path) -> None:
     built = handler.build({"reference": "import nowhere_at_all\ndef run(x, scale, mask): pass"}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(handler.OracleError, match="nowhere_at_all") as caught:
+    with pytest.raises(OracleError, match="nowhere_at_all") as caught:
         handler.call(built, request(memory, torch.randn(3, 16).half()), memory)
     assert caught.value.kind == "absent"
 
@@ -92,7 +93,7 @@ def test_a_reference_whose_module_is_not_installed_says_so_when_it_is_called(tmp
 def test_a_reference_that_raises(tmp_path: Path) -> None:
     built = handler.build({"reference": "def run(x, scale, mask):\n    return x @ x"}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(handler.OracleError, match="RuntimeError"):
+    with pytest.raises(OracleError, match="RuntimeError"):
         handler.call(built, request(memory, torch.randn(3, 16).half()), memory)
 
 
@@ -100,7 +101,7 @@ def test_a_reference_that_writes_into_inputs_names_them_once_and_is_given_copies
     source = SOURCE.replace("    return", "    x += 1\n    return")
     built = handler.build({"reference": source}, tmp_path, "cpu")
     memory, x = Memory(), torch.randn(3, 16).half()
-    with pytest.raises(handler.OracleError, match=r"inputs: x$") as caught:
+    with pytest.raises(OracleError, match=r"inputs: x$") as caught:
         handler.call(built, request(memory, x), memory)
     assert caught.value.kind == "mutates"
     given, before = request(memory, x) | {"mutated": ["x"]}, x.clone()
@@ -121,7 +122,7 @@ def test_a_card_that_is_full_for_a_moment_is_asked_again(full: int, budgets: lis
             raise torch.OutOfMemoryError("CUDA out of memory")
         return "truth"
 
-    assert handler._with_room(ask, {"budget": 5}) == "truth"  # type: ignore[comparison-overlap]
+    assert with_room(ask, {"budget": 5}) == "truth"  # type: ignore[comparison-overlap]
     assert tries == budgets
 
 
@@ -129,8 +130,8 @@ def test_a_card_that_stays_full_is_said() -> None:
     def ask(**_: object) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(handler.OracleError, match="memory does not suffice for the reference"):
-        handler._with_room(ask, {})
+    with pytest.raises(OracleError, match="memory does not suffice for the reference"):
+        with_room(ask, {})
 
 
 def test_a_reference_that_runs_out_of_memory_natively_is_asked_again_too() -> None:
@@ -142,7 +143,7 @@ def test_a_reference_that_runs_out_of_memory_natively_is_asked_again_too() -> No
         raise InvalidReferenceError("the reference raised") from cause
 
     with pytest.raises(InvalidReferenceError):
-        handler._with_room(ask, {})
+        with_room(ask, {})
     assert len(tries) == 2
 
 
@@ -159,7 +160,7 @@ def run(x, scale, mask):
 def test_what_a_reference_raised_has_its_innermost_line(tmp_path: Path) -> None:
     built = handler.build({"reference": RAISES}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(handler.OracleError) as caught:
+    with pytest.raises(OracleError) as caught:
         handler.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
     assert caught.value.message.startswith("the reference raised RuntimeError: mat1 and mat2")
     assert caught.value.message.endswith(", at line 5 of the reference: return y @ y  # sizes")
@@ -168,6 +169,6 @@ def test_what_a_reference_raised_has_its_innermost_line(tmp_path: Path) -> None:
 def test_a_call_that_the_reference_does_not_take_has_no_line(tmp_path: Path) -> None:
     built = handler.build({"reference": "def run(x):\n    return x, x\n"}, tmp_path, "cpu")
     memory = Memory()
-    with pytest.raises(handler.OracleError, match="TypeError") as caught:
+    with pytest.raises(OracleError, match="TypeError") as caught:
         handler.call(built, request(memory, torch.randn(3, 16).half()), memory)  # type: ignore[arg-type]
     assert "line" not in caught.value.message

@@ -10,7 +10,7 @@ import torch
 
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 from pytest_flashinfer.judge.comparison.compare import compare
-from pytest_flashinfer.judge.oracle import handler, rowwise
+from pytest_flashinfer.judge.oracle import answer_requests, handler, rowwise
 from pytest_flashinfer.judge.oracle.evaluate import evaluate
 from pytest_flashinfer.judge.oracle.protocol import PARTS
 from pytest_flashinfer.judge.oracle.truth import OutputSpec, OutputTruth, Truth
@@ -94,7 +94,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         shapes.append(tuple(inputs["a"].shape))
         return evaluate(function, inputs, specs, **options)
 
-    monkeypatch.setattr(handler, "evaluate", spy)
+    monkeypatch.setattr(answer_requests, "evaluate", spy)
     return shapes
 
 

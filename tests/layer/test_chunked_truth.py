@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec, Workload
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.oracle import handler, rowwise
+from pytest_flashinfer.judge.oracle.answer_requests import OracleError
 from pytest_flashinfer.judge.oracle.answers import Answers
 from pytest_flashinfer.judge.oracle.bound_reuse import joined, reusable_bound, row_bounds, with_bound
 from pytest_flashinfer.judge.oracle.truth import OutputTruth
@@ -87,7 +88,7 @@ class InProcess:
         self.asked.append((request.get("do", "evaluate"), tuple(request.get("part", ()))))
         try:
             return handler.call(self.kernel, request, self.memory)
-        except handler.OracleError as error:
+        except OracleError as error:
             from pytest_flashinfer.worker.errors import CallFailed
 
             raise CallFailed(error.kind, error.message) from error
