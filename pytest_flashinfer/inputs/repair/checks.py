@@ -39,14 +39,17 @@ def tame(draft: Draft, *, whole: bool = False) -> bool:
 
 
 def _refused(draft: Draft, *, whole: bool) -> list[str]:
-    """Return the drawn floats that some constraint speaks of which would hold if none were NaN or infinite."""
+    """Return the drawn floats that some constraint speaks of which would hold if none were NaN or infinite.
+
+    With `whole` those of any constraint that does not hold: what is only out of bounds is put right by then.
+    """
     env, roles = env_of(draft), draft.plan.roles
     masks = set() if whole else {n for n in roles if roles[n].kind == "mask" and n not in draft.fixed}
     floats = [n for n in roles.keys() & draft.made.keys() - draft.fixed.keys() if fills_floats(draft, n)]
     holding = {n: _wide(env[n]) for n in floats if isinstance(env[n], torch.Tensor) and not _finite(env[n])}
     finite = {**env, **{name: x.where(x.isfinite(), 0.0) for name, x in holding.items()}}
     rules = (rule for rule in draft.contract.reading.data if not rule.names & masks)
-    broken = [rule for rule in rules if rule.fails(env) and not rule.fails(finite)]
+    broken = [rule for rule in rules if rule.fails(env) and (whole or not rule.fails(finite))]
     names = frozenset().union(*(rule.names for rule in broken)) & draft.plan.roles.keys() - draft.fixed.keys()
     return sorted(name for name in names & draft.made.keys() if fills_floats(draft, name))
 
