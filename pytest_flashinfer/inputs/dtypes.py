@@ -94,3 +94,8 @@ def integer_ends(dtype: torch.dtype) -> tuple[int, int]:
 def largest(dtype: torch.dtype) -> float:
     """Return the largest finite value of a floating-point dtype."""
     return float(torch.finfo(dtype).max)
+
+
+def far_off(dtype: torch.dtype) -> float:
+    """Return a finite number that is far from all usual ones and, in 16 bits or more, far from the largest one, too."""
+    return largest(dtype) if dtype in FLOAT8 else min(largest(dtype) / 8, 3e4)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_flashinfer.inputs.constraints.hints import Bound
 from pytest_flashinfer.inputs.constraints.trees import constant, names_of
 from pytest_flashinfer.inputs.integers.shared_pages import pages_are_read_only
+from pytest_flashinfer.inputs.roles.nonfinite import FINITE
 from pytest_flashinfer.inputs.roles.recognition import all_roles
 from pytest_flashinfer.inputs.roles.subject import NAMES, Role, find_axis, page_size, pools
 
@@ -81,7 +82,7 @@ class Plan:
     caches: dict[str, int | None]  # tensors whose leading axis page ids point into: the axis of a page's slots
     shared: bool  # sequences may share pages: the definition says so, or nothing is written into them
     rereads: bool  # nothing is: a page may come twice in a sequence too
-    loose: bool  # it says that slots nobody points at hold arbitrary data
+    loose: bool  # it says that slots nobody points at hold arbitrary data, and does not ask that to be finite
     junk: bool  # it says that padding is arbitrary
     repeats: bool  # it says that a token may name an expert several times
     contained: bool  # it says that some values reach no others, whatever they hold, or that some are only copied
@@ -117,7 +118,7 @@ def plan_of(contract: Contract) -> Plan:
         _batch(contract, roles, {p.name for p in pointers if p.open}, last_page, lengths), caches,
         shared=rereads or bool(_SHARED.search(text)),
         rereads=rereads,
-        loose=bool(_LOOSE.search(text)),
+        loose=any(_LOOSE.search(each) and not FINITE.search(each) for each in re.split(r"[.;]\s", text)),
         junk=bool(_JUNK.search(text)),
         repeats=bool(_REPEATS.search(text)),
         contained=bool(_CONTAINED.search(text)) or _copies(contract, text),

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from pytest_flashinfer.inputs import unread_rows
-from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
+from pytest_flashinfer.inputs.dtypes import FLOAT8, far_off
 from pytest_flashinfer.inputs.floats import scores
 from pytest_flashinfer.inputs.integers import overwritten_slots
 from pytest_flashinfer.inputs.roles.float_roles import FREE
+from pytest_flashinfer.inputs.roles.nonfinite import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,7 +121,7 @@ def _weightless(contract: Contract, plan: Plan, tensors: Mapping[str, object]) -
                 continue
             if isinstance(weights, torch.Tensor) and isinstance(values, torch.Tensor) and values.dtype not in FLOAT8:
                 none = (weights == -math.inf).view(*weights.shape, *[1] * (values.dim() - weights.dim()))
-                values.masked_fill_(none, math.nan)
+                values.masked_fill_(none, unreadable(contract, name, values.dtype))
 
 
 def _unread(contract: Contract, plan: Plan, tensors: Mapping[str, object], structure: str) -> None:
@@ -134,9 +135,7 @@ def _unread(contract: Contract, plan: Plan, tensors: Mapping[str, object], struc
             continue
         for page, slot in _appended(contract, plan, tensors, slots):
             live[page, slot] = False
-        top = largest(cache.dtype)
-        big = top if cache.dtype in FLOAT8 else min(top / 8, 3e4)
-        value = math.nan if structure == "stale_nan" and cache.dtype not in FLOAT8 else big
+        value = unreadable(contract, name, cache.dtype) if structure == "stale_nan" else far_off(cache.dtype)
         dead = ~live.to(cache.device)
         view = [cache.shape[0]] + [1] * (cache.dim() - 1)
         if axis is not None:

@@ -14,6 +14,7 @@ import torch
 
 from pytest_flashinfer.inputs.dtypes import FLOAT8, as_numbers
 from pytest_flashinfer.inputs.roles.float_roles import FREE
+from pytest_flashinfer.inputs.roles.nonfinite import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,15 +87,16 @@ def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object]) -> Non
         for ids in (tensors.get(name) for name in names):
             if isinstance(ids, torch.Tensor):
                 unread[_named(ids, padding, len(rows)).to(x.device)] = False
-        _overwrite(rows, unread)
+        _overwrite(rows, unread, unreadable(contract, table, x.dtype))
     for name, owner in padded(contract, plan).items():
         x, marks = tensors.get(name), tensors.get(owner)
         if isinstance(x, torch.Tensor) and isinstance(marks, torch.Tensor) and x.dtype not in FLOAT8:
-            _overwrite(x, torch.isin(as_numbers(marks), torch.tensor(plan.roles[owner].unused, device=marks.device)))
+            padding_rows = torch.isin(as_numbers(marks), torch.tensor(plan.roles[owner].unused, device=marks.device))
+            _overwrite(x, padding_rows, math.nan)
 
 
-def _overwrite(rows: torch.Tensor, which: torch.Tensor) -> None:
-    rows.masked_fill_(which.view(-1, *[1] * (rows.dim() - 1)), math.nan)
+def _overwrite(rows: torch.Tensor, which: torch.Tensor, value: float) -> None:
+    rows.masked_fill_(which.view(-1, *[1] * (rows.dim() - 1)), value)
 
 
 def _named(ids: torch.Tensor, padding: list[int], count: int) -> torch.Tensor:

@@ -226,6 +226,28 @@ def test_what_no_sequence_reads_shows_when_it_is_read():
     assert (big[~live] > 1000).all()
 
 
+@pytest.mark.parametrize(
+    ("text", "own", "offered", "nan"),
+    [
+        ("Pages that are not listed hold arbitrary data.", "Keys.", True, True),
+        ("Pages that are not listed hold arbitrary finite data.", "Keys.", False, False),
+        ("Slots past the end are stale but finite. All else is usual.", "Keys.", False, False),
+        ("Slots past the end are stale.", "Finite keys.", True, False),
+    ],
+)
+def test_what_nobody_reads_is_finite_where_words_say_so(text, own, offered, nan):
+    """A kernel may multiply it by a weight of 0."""
+    inputs = PAGED_DECODE.inputs
+    specs = {name: replace(spec, description=own) if name == "k_cache" else spec for name, spec in inputs.items()}
+    definition = replace(PAGED_DECODE, description=text, inputs=specs)
+    contract = contract_of(definition)
+    assert ("stale_nan" in structures(contract, plan_of(contract))) is offered
+    if offered:
+        made = make_inputs(definition, DECODE, Recipe(3, structure="stale_nan"))["k_cache"]
+        assert bool(made.isnan().any()) is nan
+        assert nan or (made.abs() > 1000).any()
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("structure", ["stale_nan", "stale_big"])
 def test_caches_of_8_bit_floats_show_it_too(dtype, structure):

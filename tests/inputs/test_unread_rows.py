@@ -76,6 +76,11 @@ def test_what_is_read_is_finite_and_the_rest_is_nan(made, seed):
         assert found.isfinite().all()
 
 
+def test_rows_that_no_id_names_are_finite_where_words_say_so():
+    made = make_inputs(sparse(ARBITRARY[:-1] + ", but finite."), SIZES[sparse], Recipe(1, structure="stale_nan"))
+    assert made["cache"].isfinite().all()
+
+
 @pytest.mark.parametrize("kind", ["fresh", "same_ends", "permuted"])
 def test_other_contents_keep_to_it(kind):
     definition, sizes = sparse(ARBITRARY), {**SIZES[sparse], "page_size": 4, "d": 8}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,7 @@ import torch
 from pytest_flashinfer.data.source import BrokenSource, functions, parse_python, signature
 from pytest_flashinfer.inputs.constraints.trees import names_of
 from pytest_flashinfer.inputs.dtypes import FLOAT8, is_float, torch_dtype
+from pytest_flashinfer.inputs.roles.nonfinite import unreadable
 from pytest_flashinfer.inputs.unread_rows import leading_axes
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def pools(contract: Contract, plan: Plan) -> dict[str, tuple[int, str]]:
 
 
 def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object]) -> None:
-    """Put NaN, in place, into slots that are replaced: whoever adds to it, or multiplies it by zero, keeps it."""
+    """Put NaN, or what `unreadable` says, into slots that are replaced: adding to it, or times 0, keeps it."""
     for name, (leading, slots) in pools(contract, plan).items():
         pool, ids = tensors.get(name), tensors.get(slots)
         if isinstance(pool, torch.Tensor) and isinstance(ids, torch.Tensor):
             rows, flat = pool.flatten(0, leading - 1), ids.flatten().long()
-            rows[flat[(flat >= 0) & (flat < len(rows))]] = math.nan
+            rows[flat[(flat >= 0) & (flat < len(rows))]] = unreadable(contract, name, pool.dtype)
 
 
 @lru_cache(maxsize=256)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.inputs.constraints.trees import as_read, constant
+from pytest_flashinfer.inputs.dtypes import FLOAT8, far_off
 from pytest_flashinfer.inputs.roles.dataflow import called
 from pytest_flashinfer.inputs.roles.optional import entry_of
 from pytest_flashinfer.inputs.scalars.special import refusals
@@ -14,8 +17,14 @@ from pytest_flashinfer.inputs.scalars.special import refusals
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import torch
+
     from pytest_flashinfer.inputs.contract import Contract
 
+FINITE: Final = re.compile(r"\bfinite|\bno nans?\b")
+_FINITE_JUNK: Final = re.compile(
+    r"\b(arbitrary|garbage|stale|undefined|any)\b[^.;]{0,25}\bfinite|\bfinite\b[^.;]{0,25}\b(garbage|stale)"
+)
 _ASKS: Final = {
     "isfinite": ("nan", "inf", "neginf"), "nan_to_num": ("nan", "inf", "neginf"), "isnan": ("nan",),
     "isinf": ("inf", "neginf"), "isposinf": ("inf",), "isneginf": ("neginf",),
@@ -25,6 +34,13 @@ _LEAVE: Final = frozenset({
     "to", "float", "double", "half", "bfloat16", "contiguous", "clone", "detach", "abs", "neg", "view", "reshape",
     "flatten", "ravel", "squeeze", "unsqueeze", "t", "transpose", "permute",
 })  # fmt: skip
+
+
+def unreadable(contract: Contract, name: str, dtype: torch.dtype) -> float:
+    """Return what fills elements of an input that nobody reads: NaN, or a far number where words want finite ones."""
+    own = (contract.definition.inputs[name].description or "").lower()
+    finite = FINITE.search(own) or _FINITE_JUNK.search((contract.definition.description or "").lower())
+    return far_off(dtype) if finite or dtype in FLOAT8 else math.nan
 
 
 @lru_cache(maxsize=64)
