@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ONE_MORE: Final = re.compile(r"indptr|cu_|plus_?(1|one)|\+")
 _ENDS: Final = re.compile(r"\bends?\b|_ends?\b|cum|inclusive")
+_FROM_ZERO: Final = re.compile(r"\b(start|begin|first)\w*[^.;,]{0,20}\b(0|zero)\b|^\[?0,")
 _WHATEVER: Final = r"whatever (\w+ ){1,4}holds?"
 _LOOSE: Final = re.compile(
     rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
@@ -39,6 +40,10 @@ _UNNAMED: Final = re.compile(
     r"(arbitrary|garbage|undefined|stale)"
 )
 _HOLES: Final = re.compile(r"-1[^.]{0,90}\b(anywhere|any (place|position|column|order)|holes?|gaps?|interleaved)\b")
+_EMPTY: Final = re.compile(
+    r"\b(empty|without( any)? (keys?|pages?|tokens?)|(has|have|with) no (keys?|pages?|tokens?))\b"
+    r"(?![^.;]{0,20}(never|not (occur|allowed)|do(es)? not|don't))"
+)
 _SHARED: Final = re.compile(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar")
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
@@ -51,7 +56,8 @@ class Pointer:
     """An array of segment boundaries. `total` is where the last segment ends; `unit` is what it counts.
 
     An `open` one has no entry for that end, but one for each segment: where it starts, or of one that is `counted` how
-    long it is, or with `ends` where it ends. With `slack` the last segment may also end before the total.
+    long it is, or with `ends` where it ends. With `slack` the last segment may also end before the total, and with
+    `late` the first one begin after 0.
     """
 
     name: str
@@ -61,6 +67,7 @@ class Pointer:
     open: bool = False
     counted: bool = False
     slack: bool = False
+    late: bool = False
     ends: bool = False
 
     def segments(self, entries: int) -> int:
@@ -88,6 +95,7 @@ class Plan:
     contained: bool  # it says that some values reach no others, whatever they hold, or that some are only copied
     unnamed: bool  # it says that rows which no index names hold arbitrary data
     holes: bool  # it says that unused entries of a row may stand before used ones
+    speaks_of_empty: bool  # it says what goes for sequences without tokens
 
     def of(self, kind: str) -> list[str]:
         """Return the inputs that have this role."""
@@ -110,6 +118,7 @@ def plan_of(contract: Contract) -> Plan:
     size = page_size(contract, pool) if pool else find_axis(contract, "page") if pages else None
     text = " ".join(filter(None, (contract.definition.description, *(s.description for s in
                     contract.definition.inputs.values())))).lower()  # fmt: skip
+    of_outputs = " ".join(filter(None, (spec.description for spec in contract.definition.outputs.values()))).lower()
     pointers = _pointers(contract, roles, pages, last_page)
     caches = _caches(contract, pool)
     rereads = pages_are_read_only(contract, caches, pool, text)
@@ -124,6 +133,7 @@ def plan_of(contract: Contract) -> Plan:
         contained=bool(_CONTAINED.search(text)) or _copies(contract, text),
         unnamed=bool(_UNNAMED.search(text)),
         holes=bool(_HOLES.search(text)),
+        speaks_of_empty=bool(_EMPTY.search(f"{text} {of_outputs}")),
     )  # fmt: skip
 
 
@@ -187,7 +197,8 @@ def _pointers(
         starts = roles[name].axis is None and total is not None and _only_starts(contract, name, room)
         is_open = counted or ends or starts
         slack = room is not None and (ends or not is_open)
-        found.append(Pointer(name, roles[name].group, total, unit, is_open, counted, slack, ends))
+        late = slack and not ends and _begins_anywhere(contract, name)
+        found.append(Pointer(name, roles[name].group, total, unit, is_open, counted, slack, late, ends))
     return tuple(found)
 
 
@@ -202,6 +213,14 @@ def _room(contract: Contract, name: str) -> ast.expr | None:
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.LtE, ast.GtE)) and last.fullmatch(ast.unparse(left)):
             return right if names_of(right) <= {*contract.sizes, *contract.constants} else None
     return None
+
+
+def _begins_anywhere(contract: Contract, name: str) -> bool:
+    """Whether a constraint says that the first entry is 0 or more, which for one that is always 0 nobody writes."""
+    first = rf"(int\()?{re.escape(name)}\[0\](\.item\(\))?\)?"
+    said = re.compile(rf"{first} >= 0|0 <= {first}")
+    text = (contract.definition.inputs[name].description or "").lower()
+    return not _FROM_ZERO.search(text) and any(said.search(ast.unparse(rule.tree)) for rule in contract.reading.data)
 
 
 def _only_starts(contract: Contract, name: str, room: ast.expr | None) -> bool:

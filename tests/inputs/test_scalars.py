@@ -199,8 +199,30 @@ def test_a_cap_is_off_where_it_can_be(code):
 def test_listed_integers_are_tried_where_they_do_not_follow_from_sizes():
     plain = scaled(window_left="int32")
     same, other = [[{"n": n, "window_left": w} for n, w in ((2, 5), (4, last))] for last in (5, 7)]
-    assert (grid_of(plain, same).usual, grid_of(plain, same).scalars) == ({"window_left": 5}, {"window_left": (-1,)})
-    assert grid_of(plain, other).scalars == grid_of(plain, same[:1]).scalars == {}
+    by_name = {"window_left": (1, 5, 0)}
+    assert grid_of(plain, same).usual == {"window_left": 5}
+    assert grid_of(plain, same).scalars == {"window_left": (-1, 1, 0)}
+    assert grid_of(plain, other).scalars == grid_of(plain, same[:1]).scalars == by_name
+
+
+@pytest.mark.parametrize(
+    ("rules", "values"),
+    [
+        (("0 <= shift < 64",), {0, 1, 63}),
+        (("shift >= -1",), {-1, 0}),
+        (("shift >= 1", "shift <= n"), {1, 2}),
+    ],
+)
+def test_integers_are_tried_at_the_bounds_that_constraints_set(rules, values):
+    """All workloads may list the same one: a kernel that knows it would pass."""
+    specs = {"x": tensor("n h"), "shift": tensor(None, "int32")}
+    definition = define("rolled", axes(n=None, h=8), specs, {"y": tensor("n h")},
+                        "def run(x, shift):\n    return torch.roll(x, shift, 0)\n", *rules)  # fmt: skip
+    grid = grid_of(definition, [{"n": 4, "shift": 5}, {"n": 9, "shift": 5}])
+    assert grid.usual == {"shift": 5}
+    tried = set(grid.scalars.get("shift", ()))
+    assert tried >= values
+    assert all(eval(rule, {"shift": each, "n": 4}) for each in tried for rule in rules)  # ours
 
 
 def branching(code, description=None, *constraints, dtype="float32"):

@@ -461,3 +461,24 @@ def test_more_ids_that_differ_than_a_dtype_has_are_refused():
     lengths = replace(RAGGED, inputs={**RAGGED.inputs, "indptr": tensor("len_indptr", "int8")})
     with pytest.raises(AxisConflict, match=r"`indptr is int8` does not hold for values from 0 to 300"):
         make_inputs(lengths, {"n": 5, "total": 300, "len_indptr": 6}, Recipe(0))
+
+
+@pytest.mark.parametrize(
+    ("first", "description", "late"),
+    [
+        ("int(offsets[0]) >= 0", "Row offsets.", True),
+        ("0 <= offsets[0].item()", None, True),
+        ("int(offsets[0]) == 0", "Row offsets.", False),
+        ("int(offsets[0]) >= 0", "Row offsets, beginning with 0.", False),
+    ],
+)
+def test_the_first_segment_begins_after_zero_where_it_may(first, description, late):
+    inputs = {"x": tensor("rows h"), "offsets": tensor("ends", "int32", description=description)}
+    rules = ("ends == segments + 1", first, "int(offsets[-1]) <= rows", "bool((offsets[1:] >= offsets[:-1]).all())")
+    definition = define("late", axes(rows=None, segments=None, ends=None, h=2), inputs, {"y": tensor("segments h")},
+                        "def run(x, offsets):\n    return None\n", *rules)  # fmt: skip
+    sizes = {"rows": 20, "segments": 4, "ends": 5}
+    drawn = [make_inputs(definition, sizes, Recipe(seed))["offsets"].tolist() for seed in range(24)]
+    assert any(each[0] > 0 for each in drawn) is late
+    assert any(each[-1] < 20 for each in drawn)
+    assert all(each[0] >= 0 and each[-1] <= 20 and each == sorted(each) for each in drawn)

@@ -59,7 +59,7 @@ def test_a_value_that_a_constraint_allows_besides_a_range_is_drawn(constraint, v
         ("-1 pads the batch, -100 is ignored", {-1, -100}),
         ("(-100: ignored)", {-100}),
         ("the offset, -5 to 5", set()),
-        ("a number in [-128, 127]", set()),
+        ("a number between -128 and 127", set()),
         ("at least -7", set()),
         ("scaled by 1e-5 or -0.5", set()),
         ("class along axis -2", set()),
@@ -315,3 +315,14 @@ def test_rows_of_no_request_are_bound_by_nothing():
     requests = torch.cat([each["req_indices"] for each in drawn])
     assert set(requests.tolist()) == {-1, 0, 1, 2}
     assert len(torch.unique(torch.cat([each["positions"] for each in drawn]))) > 4
+
+
+def test_now_and_then_a_row_has_no_entry_that_is_used():
+    """As of a token that no expert takes; also in a batch of which others have some."""
+    inputs = {"rows": tensor("n h"), "row_of_slot": tensor("tokens k", "int32", description="row, or -1 for none")}
+    sizes, code = axes(n=None, tokens=None, h=4, k=3), "def run(rows, row_of_slot):\n    return None\n"
+    definition = define("combine", sizes, inputs, {"y": tensor("tokens h")}, code)
+    drawn = [make_inputs(definition, {"n": 9, "tokens": 6}, Recipe(seed))["row_of_slot"] for seed in range(20)]
+    without = [(each < 0).all(dim=1) for each in drawn]
+    assert 2 <= sum(bool(each.any()) for each in without) <= 8
+    assert not any(bool(each.all()) for each in without)

@@ -311,3 +311,63 @@ def test_a_range_that_leaves_out_zero_raises_the_size_that_it_ends_at():
     cases = every(definition)
     assert all(sizes["rows"] > 2 for sizes, inputs in cases if inputs["which"].numel())
     assert {sizes["n"] for sizes, _ in cases} >= {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "description", "constraints", "any_number"),
+    [
+        (("y = (v * 2).sum()",), "numbers", (), True),
+        (("y = v.clamp(min=0)",), "pre-activations", (), True),
+        (("y = torch.cos(v.float())",), "steps", (), False),
+        (("y = table[v.long()]",), "rows", (), False),
+        (("y = x[:, : int(v[0])]",), "numbers", (), False),
+        (("y = (v * 2).sum()",), "numbers", ("bool((v < 40).all())",), False),
+        (("y = (v * 2).sum()",), "numbers in [-9, 5]", (), False),
+    ],
+)
+def test_what_is_only_computed_with_has_either_sign_and_all_bits(lines, description, constraints, any_number):
+    definition = contract(body(*lines), description, *constraints)
+    assert plan_of(contract_of(definition)).roles["v"].number is any_number
+    drawn = [make_inputs(definition, {"m": 3, "rows": 5, "n": 40}, Recipe(seed))["v"] for seed in range(12)]
+    assert any(int(each.min()) < 0 for each in drawn) is (any_number or "-9" in description)
+    assert any(int(each.abs().max()) > 1 << 28 for each in drawn) is any_number
+    assert any_number is False or any(0 <= int(each.min()) <= int(each.max()) < 64 for each in drawn)
+    assert "-9" not in description or all(-9 <= int(each.min()) <= int(each.max()) <= 5 for each in drawn)
+
+
+@pytest.mark.parametrize(
+    ("lines", "adds"),
+    [
+        (("x.index_add_(0, v.long(), table)",), True),
+        (("y = x.scatter_add(0, v.long(), table)",), True),
+        (("y = torch.bincount(v)",), True),
+        (("y = x.index_put((v.long(),), table, accumulate=True)",), True),
+        (("for i in range(3):", "    x[int(v[i])] += table[i]"), True),
+        (("ids = v.long()", "x[ids] += table"), False),
+        (("y = x.index_copy(0, v.long(), table)",), False),
+        (("x[0] += table[0]", "y = x[v.long()]"), False),
+    ],
+)
+def test_adding_up_what_goes_to_equal_ids_is_seen(lines, adds):
+    """`x[ids] += y` keeps one of those that go to the same row: of such ids none are equal."""
+    assert use(contract(body(*lines)), "v").adds is adds
+
+
+@pytest.mark.parametrize(
+    ("description", "line", "distinct"),
+    [
+        ("slot of each update", "pool.index_copy_(0, slots.long(), values)", True),
+        ("slot; duplicates are allowed and accumulate", "pool.index_copy_(0, slots.long(), values)", False),
+        ("slot of each update; may come twice", "pool.index_copy_(0, slots.long(), values)", False),
+        ("slot of each update", "pool.index_add_(0, slots.long(), values)", False),
+        ("slot of each update, all different", "pool.index_add_(0, slots.long(), values)", True),
+    ],
+)
+def test_slots_that_are_added_to_may_come_more_than_once(description, line, distinct):
+    inputs = {
+        "pool": tensor("num_slots h"), "values": tensor("n h"), "slots": tensor("n", "int32", description=description),
+    }  # fmt: skip
+    code = f"def run(pool, values, slots):\n    {line}\n    return pool"
+    definition = define("slots", axes(num_slots=None, n=None, h=4), inputs, {"y": tensor("num_slots h")}, code)
+    drawn = [make_inputs(definition, {"num_slots": 12, "n": 12}, Recipe(seed))["slots"] for seed in range(8)]
+    assert all(len(set(each.tolist())) == 12 for each in drawn) is distinct

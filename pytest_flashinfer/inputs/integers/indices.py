@@ -210,6 +210,8 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     """
     shape = setting.shape(name)
     low, high = setting.limits(name)
+    if setting.plan.roles[name].number:
+        low, high = _numbers(setting, name)
     low = max(low or 0, 0) if setting.plan.roles[name].unused else low or 0
     most = min(1 << 31, setting.ends(name)[1] + 1)
     top = min(n for n in (limit, None if high is None else high + 1, most) if n is not None)
@@ -232,6 +234,13 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     if not (few or away):
         _look_like_a_range(setting, flat, low, top)
     return ids
+
+
+def _numbers(setting: Setting, name: str) -> tuple[int, int]:
+    """Return the range of numbers that are no ids: small ones, those of either sign, or all that 32 bits have."""
+    least, most = setting.ends(name)
+    first, last = setting.rng.choice(((0, ANY - 1), (-ANY, ANY - 1), (-(1 << 31), (1 << 31) - 1)))
+    return max(first, least), min(last, most)
 
 
 def _look_like_a_range(setting: Setting, flat: torch.Tensor, low: int, top: int) -> None:

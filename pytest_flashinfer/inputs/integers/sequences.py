@@ -154,8 +154,13 @@ def _draw_keys(setting: Setting, pointer: Pointer, found: Sequences) -> None:
 
 
 def _never_empty(setting: Setting) -> bool:
-    """Whether a description says that the last page of every sequence has a token at least: `in [1, page_size]`."""
+    """Whether a description says that the last page of every sequence has a token at least: `in [1, page_size]`.
+
+    None speaks of empty sequences then, of which that is not said.
+    """
     told = setting.contract.told_ranges.get(setting.plan.last_page or "")
+    if told is not None and setting.plan.speaks_of_empty:
+        return False
     return told is not None and (max((setting.size(tree) or 0 for tree in told.lower), default=0)) > 0
 
 

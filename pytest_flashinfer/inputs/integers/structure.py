@@ -140,8 +140,12 @@ def _experts(setting: Setting, name: str, kind: str, device: torch.device) -> to
 
 def _pointers(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     ends = torch.tensor([0, *found.segments[name]], dtype=torch.int64).cumsum(0)
-    only_ends = any(pointer.ends for pointer in setting.plan.pointers if pointer.name == name)
-    return ends[1:] if only_ends else ends[: setting.shape(name)[0]]
+    for pointer in (each for each in setting.plan.pointers if each.name == name):
+        if pointer.late:
+            ends += setting.rng.choice((0, (setting.size(pointer.total) or 0) - int(ends[-1])))  # its end is the total
+        if pointer.ends:
+            return ends[1:]
+    return ends[: setting.shape(name)[0]]
 
 
 def _last_page_len(setting: Setting, name: str, found: Sequences) -> torch.Tensor:

@@ -29,6 +29,7 @@ _DISPENSABLE: Final = frozenset({"slots", "token_ids", "index"})  # of these all
 _PLAIN: Final = frozenset({"uniform", "identity"})
 _SHARE: Final = 5  # at most one entry in five is unused, where it is not the structure: what a call costs stays alike
 _MOST: Final = 1 << 12
+_WITH_A_ROW: Final = 2  # remainder of a seed by 5
 
 
 def occurs(contract: Contract, plan: Plan) -> bool:
@@ -48,12 +49,19 @@ def dispensable(role: Role) -> bool:
 def mark(setting: Setting, name: str, ids: torch.Tensor) -> Sequence[int]:
     """Overwrite some entries of `ids` by what marks unused ones, if the contract has that; return their places.
 
-    None, one or several of them, as the seed says, so that cases in a row have each; the structures of this module
-    aside. Only values with which every constraint holds that holds without them.
+    None, one or several of them, and in some cases a row as a whole, as the seed says, so that cases in a row have
+    each; the structures of this module aside. Only values with which every constraint holds that holds without them.
     """
+    for places in (_with_a_row(setting, ids), _places(setting, ids.numel())):
+        marked = _mark(setting, name, ids, places) if places else ()
+        if marked:
+            return marked
+    return ()
+
+
+def _mark(setting: Setting, name: str, ids: torch.Tensor, places: Sequence[int]) -> Sequence[int]:
     flat = ids.view(-1)
-    places = _places(setting, flat.numel())
-    values = marks(setting, name) if places else []
+    values = marks(setting, name)
     if not values:
         return ()
     at = torch.arange(places.start, places.stop) if isinstance(places, range) else torch.tensor(places)
@@ -86,6 +94,18 @@ def _places(setting: Setting, count: int) -> Sequence[int]:
         return range(count - setting.rng.randint(1, count // 2), count)
     several = min(setting.rng.randint(2, max(2, count // _SHARE)), count - 1, _MOST)
     return setting.rng.sample(range(count), (several, 0, several, 1, 0)[setting.seed % 5])
+
+
+def _with_a_row(setting: Setting, ids: torch.Tensor) -> Sequence[int]:
+    """Return the places of one row among several, as of a token that no expert takes, now and then with some others."""
+    if ids.dim() < 2 or ids.numel() < 2 * ids.shape[-1] or not ids.numel():  # noqa: PLR2004 - a row of something
+        return ()
+    if setting.structure in _PLAIN or setting.structure in STRUCTURES or setting.seed % 5 != _WITH_A_ROW:
+        return ()
+    width = ids.shape[-1]
+    row = setting.rng.randrange(ids.numel() // width)
+    others = _places(setting, ids.numel()) if setting.rng.randrange(2) else ()
+    return sorted({*range(row * width, (row + 1) * width), *others})
 
 
 def _named(contract: Contract, name: str) -> list[str]:

@@ -23,7 +23,7 @@ _BEFORE: Final = re.compile(r"(^|[(,:]|[^<>!=]=|\b(as|is|equals))\s*$")  # not `
 _NOUNS: Final = "blocks|columns|elements|entries|heads|items|pages|rows|slots|tokens|values"
 _THINGS: Final = rf"((?!(at|if|or|unless|upper|when)\b)([a-z]+\s+)?({_NOUNS})|in all|in total|\(.*\))"
 _AFTER: Final = re.compile(rf"(\s+{_THINGS})*\)?(\s+{_THINGS})*\s*([.,;:]|$)")  # not `n + 1 if packed`
-_RANGE: Final = re.compile(r"\bin \[\s*(\d+)\s*,\s*(\w+)\s*([\])])")  # not `in [batch, seq] order`
+_RANGE: Final = re.compile(r"\bin \[\s*(-?\d+)\s*,\s*(-?\w+)\s*([\])])")  # not `in [batch, seq] order`
 _MODE: Final = re.compile(r"(?<![\w.-])(\d+)\s*=\s*[A-Za-z]")
 _EXPERT_BELOW: Final = re.compile(
     r"(\bleast significant|\blow(er)?\b|bits?\s*\[15:0\])[^=:;,.]*[=:]?\s*(the\s+)?expert[ _]?(ind|id)", re.IGNORECASE
@@ -36,7 +36,9 @@ _DIFFER: Final = re.compile(
 _MAY_BE_ALIKE: Final = re.compile(  # also what is different elsewhere: `index into the unique rows`
     r"\b(not|never|n't|number of|which|of|into|among|in|to) (\w+ )?(the )?(all |necessarily )*"
     r"(distinct|unique|different)\b"
-    r"|\b(may|can|could|might) (\w+ )?(repeat|coincide|be (equal|alike|the same)|occur (twice|more|several))"
+    r"|\b(may|can|could|might) (\w+ )?"
+    r"(repeat|coincide|be (equal|alike|the same|duplicate\w*|repeated)|(occur|come|appear) (twice|more|several))"
+    r"|\b(duplicat\w*|repeat\w*|repetitions?) (\w+ )?(is |are )?(allowed|possible|permitted|accumulate|add up|sum)"
 )
 _ZERO: Final = (
     r"(?:\b(?:also|even|possibly|including|(?:may|can|could) be) (?:0|zero)\b"
@@ -125,6 +127,12 @@ def apart(description: str) -> bool:
     """Say whether a description of ids tells that none comes twice: `row of each sequence, all different`."""
     text = description.lower()
     return _DIFFER.search(_MAY_BE_ALIKE.sub("", text)) is not None
+
+
+def alike(description: str) -> bool:
+    """Say whether a description of ids tells that some may come more than once: `duplicates are allowed`."""
+    text = description.lower()
+    return _MAY_BE_ALIKE.search(text) is not None and not apart(description)
 
 
 def expert_below(description: str) -> bool:

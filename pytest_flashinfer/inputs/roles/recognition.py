@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs.constraints.lists import of_tensors
 from pytest_flashinfer.inputs.constraints.trees import called, names_of
 from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, torch_dtype
 from pytest_flashinfer.inputs.errors import UnknownDtype
-from pytest_flashinfer.inputs.roles.descriptions import apart
+from pytest_flashinfer.inputs.roles.descriptions import alike, apart
 from pytest_flashinfer.inputs.roles.float_roles import float_role, rotary_kind
 from pytest_flashinfer.inputs.roles.length_roles import (
     ROW_IDS,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
 
 _ALIKE: Final = frozenset({"index", "token_ids"})  # of which several may be one
+_CURVED: Final = re.compile(r"\b(sin|cos|tan|exp2?|log(2|10|1p)?|r?sqrt|pow|softmax|sigmoid|tanh|silu|gelu)\(|\*\*")
 _SLOTS: Final = r"(page|block)\w*\s*\*\s*\w+\s*\+\s*(slot|offset|in_page)"  # such a table has one for each token
 
 
@@ -93,7 +94,7 @@ def _below_experts(s: Subject) -> bool:
 
 def _slot_ids(s: Subject) -> Role | None:
     named = s.named(r"(state|cache|slot|pool).*(ind|idx|ids?$|map|slot)|slot|^(out_)?cache_loc")
-    if not (named or s.told(r"\bslot|state pool")) or s.named("len"):
+    if not (named or s.told(r"\bslot|state pool")) or s.named("len") or alike(s.text) or s.use.adds:
         return None
     pool = pool_of(s, state=s.named("state") or s.told("state"))
     if pool is None:
@@ -243,7 +244,19 @@ def role_of(contract: Contract, name: str) -> Role:
         role = recognise(subject)
         if role is not None:
             return _apart(subject, role)
-    return _apart(subject, Role("index", limit=index_limit(subject), unused=subject.unused))
+    limit = index_limit(subject)
+    return _apart(subject, Role("index", limit=limit, unused=subject.unused, number=limit is None and _number(subject)))
+
+
+def _number(s: Subject) -> bool:
+    """Whether the reference only computes with the values, in no function that has a usual range, and nothing is said.
+
+    Bits that are taken apart are not computed with.
+    """
+    if not s.use.known or s.use.limits or s.use.tables or s.use.sizes or s.use.bits:
+        return False
+    said = s.upper or s.unused or any(s.name in rule.names for rule in s.contract.reading.data)
+    return not said and not _CURVED.search(s.contract.definition.reference or "")
 
 
 def all_roles(contract: Contract) -> dict[str, Role]:

@@ -69,6 +69,7 @@ class Role:
     unused: tuple[int, ...] = ()  # what marks entries that are not used
     distinct: bool = False  # no two others are alike, as the description says, whatever the sizes
     base: float | None = None  # of a rotary table's frequencies, where the contract tells it
+    number: bool = False  # it is only computed with: any integer will do
 
 
 @dataclass(frozen=True, slots=True)

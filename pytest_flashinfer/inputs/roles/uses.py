@@ -28,6 +28,9 @@ _LOOKUPS: Final = frozenset({
     "range", "arange", "repeat_interleave", "split", "tensor_split", "narrow", "select", "isin", "searchsorted",
     "bucketize", "eq", "ne", "lt", "le", "gt", "ge", "roll", "full", "zeros", "ones", "empty",
 })  # fmt: skip
+_ADDING: Final = frozenset({
+    "index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "bincount",
+})  # fmt: skip
 _OF_OWNER: Final = frozenset({"bincount", "one_hot", "eq", "ne", "lt", "le", "gt", "ge", "isin"})
 _PARTS: Final = frozenset({"bitwise_right_shift", "bitwise_and", "__rshift__", "__and__"})
 # Calls that are given a tensor, an axis of it and ids along that, in this order.
@@ -55,12 +58,14 @@ class Use:
 
     `tables` are the inputs whose rows are looked up; `bits`: values are shifted or masked; `known`: all uses are seen
     and nothing else is done with them. `equated`: the places, line and column, where they are compared for equality.
-    `sizes`: the axes, or other sizes, along which they look something up, in the order of the source.
+    `sizes`: the axes, or other sizes, along which they look something up, in the order of the source. `adds`: what goes
+    to equal ones is added up, as by `index_add` or `x[ids[i]] += y`.
     """
 
     limits: bool = False
     bits: bool = False
     known: bool = True
+    adds: bool = False
     tables: set[str] = field(default_factory=set)
     equated: set[tuple[int, int]] = field(default_factory=set)
     sizes: dict[str, None] = field(default_factory=dict)
@@ -137,6 +142,8 @@ def _judge(flow: Flow, where: str, node: ast.AST, found: Use) -> None:
         _of_operator(node.op, flow.level(where, node.left), flow.level(where, node.right), found)
     elif isinstance(node, ast.AugAssign):
         _of_operator(node.op, flow.level(where, node.target), flow.level(where, node.value), found)
+        if isinstance(node.target, ast.Subscript) and _is_number(node.target.slice):  # `x[ids] += y` adds up nothing
+            found.adds |= flow.level(where, node.target.slice) == SAME
     elif isinstance(node, ast.Compare) and not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
         sides = (node.left, *node.comparators)
         fixed = any(constant(side) is not None for side in sides)
@@ -147,6 +154,11 @@ def _judge(flow: Flow, where: str, node: ast.AST, found: Use) -> None:
         _look_up(flow, where, node, found)
     elif isinstance(node, ast.Call):
         _of_call(flow, where, node, found)
+
+
+def _is_number(tree: ast.expr) -> bool:
+    """Whether a tree surely is one number, as `int(ids[i])` and `ids[i].item()` are."""
+    return isinstance(tree, ast.Call) and called(tree) in {"int", "item"}
 
 
 def _of_operator(operator: ast.operator, left: int, right: int, found: Use) -> None:
@@ -171,6 +183,8 @@ def _of_call(flow: Flow, where: str, node: ast.Call, found: Use) -> None:
     most = max((flow.level(where, each) for each in given), default=0)
     owner = flow.level(where, node.func.value) if isinstance(node.func, ast.Attribute) else 0
     found.bits |= name in _PARTS and (most or owner) > 0
+    accumulated = name.startswith("index_put") and any(each.arg == "accumulate" for each in node.keywords)
+    found.adds |= (name in _ADDING or accumulated) and SAME in (most, owner if name == "bincount" else 0)
     found.limits |= (name in _LOOKUPS and most > 0) or (name in _OF_OWNER and owner > 0)
     if name == "view" and owner and given and called(given[0]) in _DTYPES:
         whole = is_integer(called(given[0]))  # the same bits as other integers; of floats not all are numbers

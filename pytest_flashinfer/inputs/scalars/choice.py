@@ -58,14 +58,14 @@ def others(
     """Return values that a scalar input may have besides the chosen one; none where a size or an axis decides.
 
     They are those that the contract treats otherwise, those that constraints list, those of workloads, those that go
-    with its name, and for a float those at the bounds that constraints set, and just inside them.
+    with its name, and those at the bounds that constraints set, and just inside them.
     """
     if name in contract.axis_names or name in contract.derived or name in contract.constants:
         return ()
     first = chosen(contract, name, env)
     apart = () if fits_shapes(contract, name) else (*special(contract, name, first), *_one_of(contract, name, env))
     values = [*apart, *listed, *by_name(contract, name, usual(contract, name, env), env)]
-    if is_float(contract.definition.inputs[name].dtype):
+    if not fits_shapes(contract, name) and contract.definition.inputs[name].dtype != "bool":
         values += _at_bounds(contract, name, env)
     return tuple(v for v in _fitting(contract, name, env, values) if v != first)
 

@@ -42,6 +42,7 @@ _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"(^|_)(alpha|beta|coef\w*)(_|$)", 1.0, (0.5, 0.0, 1.75, -1.0, 0.3)),  # terms that a kernel may leave out
     (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75, 0.0625, 8.0, 0.3)),
 )
+_WINDOWS: Final = (1, 5, 0)  # keys to either side; of a window as a whole there is one at least
 _UNNAMED: Final = (1.0, 0.5, 2.0, 0.6113)  # that no ratio of small numbers is equal to
 # Factors of the scale that a softmax usually has: some models have more or less, and no table has them all.
 _AROUND: Final = (0.375, 2.5, 6.0, 0.1, 1.25)
@@ -217,6 +218,8 @@ def fits_shapes(contract: Contract, name: str) -> bool:
 def _of_name(contract: Contract, name: str) -> tuple[int, ...]:
     if re.search(r"(ignore|pad(ding)?)_?(id|idx|index|token)", name):
         return (0,)
+    if match := re.search(r"window(_(left|right|size|len(gth)?))?$", name):
+        return _WINDOWS if match[2] in {"left", "right"} else _WINDOWS[:-1]
     if "expert_offset" not in name:
         return ()
     held = [v for n, v in contract.constants.items() if re.search(r"local_experts", n)]
