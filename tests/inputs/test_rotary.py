@@ -106,3 +106,17 @@ def test_every_role_but_scratch_depends_on_the_seed(kind):
     one, two = (float_tensor(Want("x", kind, (5, 6), torch.float32, 6), "normal", Source(seed, torch.device("cpu")))
                 for seed in (0, 4))  # fmt: skip
     assert not torch.equal(one, two)
+
+
+def test_positions_that_nothing_bounds_are_far_now_and_then():
+    """A kernel may hold a table of the first thousands; few tokens at a far place cost nothing."""
+    inputs = {"x": tensor("n h"), "positions": tensor("n", "int32")}
+    code = "def run(x, positions):\n    return x * torch.cos(positions.float())[:, None]\n"
+    far = []
+    for rules in ((), ("bool((positions < 600).all())",)):
+        definition = define("turned", axes(n=None, h=8), inputs, {"y": tensor("n h")}, code, *rules)
+        drawn = [make_inputs(definition, {"n": 5}, Recipe(seed))["positions"] for seed in range(60)]
+        assert all(int(each.min()) >= 0 for each in drawn)
+        far.append(sum(int(each.max()) > 4096 for each in drawn))
+    assert 2 <= far[0] <= 25
+    assert far[1] == 0

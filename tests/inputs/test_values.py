@@ -19,6 +19,7 @@ from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.layout import like, ordered, strided
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.roles.packed_integers import content_bytes
 from pytest_flashinfer.inputs.sizes.edges import edge_cases
 from pytest_flashinfer.inputs.sizes.grid import grid_of
 from pytest_flashinfer.inputs.variant import variant
@@ -763,3 +764,21 @@ def test_rows_keep_a_finite_score_where_a_constraint_wants_one(words):
         logits = make_inputs(definition, {"n": 40, "v": 9}, Recipe(seed, family="neginf"))["logits"]
         assert bool(logits.isfinite().any(dim=-1).all())
         assert int((logits == -math.inf).sum()) > 60
+
+
+@pytest.mark.parametrize(("dtype", "bounds"), [("int8", (None, None)), ("uint8", (None, None)), ("int8", (-127, 127))])
+def test_bytes_have_rows_at_their_ends_in_some_tensors(dtype, bounds):
+    """A sum of products that saturates is as right as any for bytes drawn one by one."""
+    made = [
+        content_bytes("bytes", (40, 16), getattr(torch, dtype), torch.Generator().manual_seed(seed), *bounds)
+        for seed in range(24)
+    ]
+    low, high = (torch.iinfo(made[0].dtype).min, 127) if dtype == "int8" else (0, 255)
+    low, high = bounds[0] or low, bounds[1] or high
+    equal = [bool((each == each[:, :1]).all(dim=1).any()) for each in made]
+    assert 3 <= sum(equal) <= 14
+    rows = torch.cat(made)
+    assert (rows == low).all(dim=1).any()
+    assert (rows == high).all(dim=1).any()
+    assert low <= int(rows.min()) <= int(rows.max()) <= high
+    assert all(len(each.unique()) > 20 for each, same in zip(made, equal, strict=True) if not same)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.inputs.integers.sequences import Sequences, Setting
 
+_FAR: Final = 5  # one case in so many has far positions where nothing bounds them: a token of a long context
+_HOW_FAR: Final = (12, 15)  # as powers of two
 _UNSORTED: Final = re.compile(r"\b(any|no|arbitrary)( particular)? order|unsorted|not( be| necessarily)* sorted")
 _SORTED: Final = re.compile(
     r"\bsort|order|ascend|non-?decreas|increas|monoton|never falls?|group(ed|s) by|consecutive|contiguous|one after"
@@ -97,7 +99,11 @@ def positions(setting: Setting, name: str, found: Sequences, device: torch.devic
         starts = [max(0, kv - n) for kv, n in zip(found.kv, lengths, strict=True)]
         places = [start + i for start, n in zip(starts, lengths, strict=True) for i in range(n)]
         return torch.tensor(places, dtype=torch.int64)
-    return ids_alike(setting, name, limit, device)
+    ids = ids_alike(setting, name, limit, device)
+    if limit is None and setting.limits(name)[1] is None and not setting.rng.randrange(_FAR):
+        far = min(1 << setting.rng.randint(*_HOW_FAR), setting.ends(name)[1] - int(ids.max()) if ids.numel() else 0)
+        ids += setting.rng.randint(0, max(far, 0)) * (ids >= 0)
+    return ids
 
 
 def _order(setting: Setting, name: str, found: Sequences, device: torch.device) -> torch.Tensor:

@@ -16,6 +16,7 @@ from pytest_flashinfer.inputs.constraints.limits import just_inside
 from pytest_flashinfer.inputs.constraints.trees import comparisons
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float, torch_dtype
 from pytest_flashinfer.inputs.errors import InputsError
+from pytest_flashinfer.inputs.roles.descriptions import modes
 from pytest_flashinfer.inputs.scalars.special import special
 from pytest_flashinfer.inputs.scalars.usual_values import by_name, fits_shapes, usual
 
@@ -65,7 +66,8 @@ def others(
     first = chosen(contract, name, env)
     apart = () if fits_shapes(contract, name) else (*special(contract, name, first), *_one_of(contract, name, env))
     values = [*apart, *listed, *by_name(contract, name, usual(contract, name, env), env)]
-    if not fits_shapes(contract, name) and contract.definition.inputs[name].dtype != "bool":
+    spec = contract.definition.inputs[name]
+    if not (fits_shapes(contract, name) or spec.dtype == "bool" or modes(spec.description or "")):
         values += _at_bounds(contract, name, env)
     return tuple(v for v in _fitting(contract, name, env, values) if v != first)
 
