@@ -153,3 +153,15 @@ def test_exponents_stay_within_their_limits():
     assert plan_of(contract_of(only("x_scale", "uint8"))).roles["x_scale"].kind == "e8m0"
     assert int(scales.min()) == 122
     assert int(scales.max()) == 125
+
+
+@pytest.mark.parametrize(
+    "rule", ["bool((v.abs() <= 900).all())", "int(v.abs().max()) <= 900", "torch.abs(v).max() < 901"]
+)
+def test_a_bound_on_magnitudes_is_one_on_both_sides(rule):
+    inputs = {"v": tensor("n", "int32"), "x": tensor("n")}
+    code = "def run(v, x):\n    return x + v // 7\n"
+    definition = define("signed", axes(n=None), inputs, {"y": tensor("n")}, code, rule)
+    drawn = [make_inputs(definition, {"n": 30}, Recipe(seed))["v"] for seed in range(6)]
+    assert all(-900 <= int(each.min()) < 0 < int(each.max()) <= 900 for each in drawn)
+    assert min(int(each.min()) for each in drawn) < -700

@@ -141,6 +141,8 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
     """Learn from `left op right` where `left` speaks of one tensor."""
     if isinstance(left, ast.BinOp) and not names_of(right) & tensors:
         _arithmetic(left, op, right, tensors, facts)
+    if not names_of(right) & tensors:
+        _of_magnitudes(_magnitude(left), op, right, facts)
     found = _subject(left)
     if found is None or found[0] not in tensors:
         return
@@ -161,6 +163,13 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
         _of_segments(name, what, op, right, facts)
     else:
         _bounds(name, what, op, right, facts)
+
+
+def _of_magnitudes(name: str, op: type[ast.cmpop], right: ast.expr, facts: Facts) -> None:
+    """Have a bound on the magnitudes of a tensor be one on either side of 0."""
+    if name and op in {ast.Lt, ast.LtE}:
+        _bounds(name, "all", op, right, facts)
+        _bounds(name, "all", ast.Gt if op is ast.Lt else ast.GtE, ast.UnaryOp(ast.USub(), right), facts)
 
 
 def _arithmetic(left: ast.BinOp, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts) -> None:
@@ -228,6 +237,15 @@ def _subject(node: ast.expr) -> tuple[str, str] | None:
         if tail and head and tail[0] == head[0] and (tail[1], head[1]) == ("tail", "head"):
             return tail[0], "steps"
     return None
+
+
+def _magnitude(node: ast.expr) -> str:
+    """Return the tensor of which `node` is the magnitudes, or the largest of them: `x.abs()`, `torch.abs(x).max()`."""
+    which, inner = called(node) if isinstance(node, ast.Call) else ("", None)
+    inner = stripped(inner) if inner is not None else None
+    if which in {"max", "amax"} and isinstance(inner, ast.Call):
+        return _magnitude(inner)
+    return inner.id if which == "abs" and isinstance(inner, ast.Name) else ""
 
 
 def _of_call(node: ast.Call) -> tuple[str, str] | None:
