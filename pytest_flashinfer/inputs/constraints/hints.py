@@ -70,6 +70,8 @@ def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
     if isinstance(node, ast.Compare):
         for left, op, right in both_ways(node):
             _compare(left, op, right, tensors, facts)
+            if _magnitude(left) in tensors and not names_of(right) & tensors:
+                _of_magnitudes(_magnitude(left), op, right, facts)
     elif parts := joined(node, ast.And, ast.BitAnd):
         for part in parts:
             learn(part, tensors, facts)
@@ -141,8 +143,6 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
     """Learn from `left op right` where `left` speaks of one tensor."""
     if isinstance(left, ast.BinOp) and not names_of(right) & tensors:
         _arithmetic(left, op, right, tensors, facts)
-    if not names_of(right) & tensors:
-        _of_magnitudes(_magnitude(left), op, right, facts)
     found = _subject(left)
     if found is None or found[0] not in tensors:
         return
@@ -167,7 +167,7 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
 
 def _of_magnitudes(name: str, op: type[ast.cmpop], right: ast.expr, facts: Facts) -> None:
     """Have a bound on the magnitudes of a tensor be one on either side of 0."""
-    if name and op in {ast.Lt, ast.LtE}:
+    if op in {ast.Lt, ast.LtE}:
         _bounds(name, "all", op, right, facts)
         _bounds(name, "all", ast.Gt if op is ast.Lt else ast.GtE, ast.UnaryOp(ast.USub(), right), facts)
 
