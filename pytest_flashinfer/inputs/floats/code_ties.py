@@ -33,7 +33,7 @@ def largest_code(contract: Contract) -> int:
     nodes = list(ast.walk(tree))
     rounds = any(isinstance(node, ast.Call) and called(node) in {"round", "round_", "rint"} for node in nodes)
     numbers = {node.value for node in nodes if isinstance(node, ast.Constant)}
-    return max(_LARGEST & numbers, default=0) if rounds else 0
+    return max((n for n in _LARGEST if n in numbers), default=0) if rounds else 0
 
 
 def fill(x: torch.Tensor, most: int, generator: torch.Generator) -> None:
