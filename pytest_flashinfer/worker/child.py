@@ -12,9 +12,9 @@ A handler is a module with
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib
+import io
 import os
 import socket
 import sys
@@ -51,12 +51,17 @@ def main(sock: int, log: int, policy: dict[str, Any]) -> NoReturn:
 
 
 def _redirect(log: int) -> None:
+    """Have what is printed go to the log at once, as with `python -u`.
+
+    To flush a stream would be to call what foreign code may have put in its place, after the clock.
+    """
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]  # noqa: SIM115
     for name, fd in (("stdout", 1), ("stderr", 2)):
-        stream = open(fd, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        file = open(fd, "wb", buffering=0, closefd=False)  # noqa: SIM115
+        stream = io.TextIOWrapper(file, encoding="utf-8", errors="replace", write_through=True)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
@@ -83,7 +88,7 @@ class Worker:
             except Disconnected:
                 return
             reply, last = self._answer(message, fds)
-            self._flush()
+            self._flush_c(None)  # what C code printed is in the log before the judge reads it
             self.channel.send({"id": message["id"], **reply})
             if last:
                 stacks.end(EXIT_DEVICE)
@@ -97,13 +102,6 @@ class Worker:
             if lost:
                 failure["error"].update(kind="device", message=lost)
             return failure, bool(lost)
-
-    def _flush(self) -> None:
-        """Bring what was printed into the log before the judge reads it."""
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # a stream that foreign code put there; nothing of ours is lost
-                stream.flush()
-        self._flush_c(None)
 
     def do_start(self, message: Message, _fds: list[int]) -> Message:
         """Import the handler and have it warm up; the protections in force are the answer."""

@@ -196,6 +196,27 @@ def test_an_endless_flood_ends_at_the_limit(lab):
     assert alive_after(lab)
 
 
+# what a solution may put in place of sys.stdout, by how it writes to the one that was there
+TEE = """
+import io, sys
+class Tee(io.TextIOBase):
+    there = sys.stdout
+    def write(self, text): return WRITE
+    def flush(self): raise SystemExit("asked to flush")
+sys.stdout = Tee()
+"""
+
+
+@pytest.mark.parametrize(
+    "write", ["self.there.write(text)", "self.there.buffer.write(text.encode())", "sys.__stdout__.write(text)"]
+)
+def test_what_is_printed_is_in_the_log_at_once_and_nothing_foreign_is_flushed(lab, write):
+    """A stream's `flush` would run after the clock has stopped, whoever wrote it."""
+    result = lab.run(TEE.replace("WRITE", write) + "def run(x, y):\n    y.copy_(x)\n    print('no end', end='')\n")
+    assert not result.violations
+    assert result.log == "no end"
+
+
 def test_what_c_code_prints_is_captured(lab):
     result = lab.run("import ctypes\ndef run(x, y):\n    y.copy_(x)\n    ctypes.CDLL(None).printf(b'from C')\n")
     assert result.log == "from C"
