@@ -22,11 +22,15 @@ _PRODUCTS: dict[str, Callable[..., torch.Tensor]] = {
 _AT_ONCE = ("addmm", "baddbmm", "addcmul", "addcdiv")  # the others round to 16 bits on the way
 _EIGHT = (torch.float8_e4m3fn, torch.float8_e5m2)
 _FUSED: dict[str, Callable[..., torch.Tensor]] = {"addcmul": torch.mul, "addcdiv": torch.div}
+_FEW = 25  # rows up to which torch finds distances from differences
+_MEAN, _TOTAL = 1, 2  # reductions of losses
 
 
 def is_several(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Say whether an operation is several steps, each with a rounding of its own or with numbers of its dtype's."""
-    if name in _FUSED:
+    if name == "_cdist_forward":
+        return bool(args[2] == 2 and max(each.shape[-2] for each in args[:2]) <= _FEW)  # noqa: PLR2004 - Euclidean ones
+    if name in _FUSED or name in _WRITTEN_OUT:
         return True
     if name == "nan_to_num":
         return isinstance(args[0], Lifted) and (len(args) < 4 or None in args[2:])  # noqa: PLR2004 - what infinities become
@@ -42,22 +46,31 @@ def take_apart(func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]
 
     A factor in it multiplies what is added, and its rounding is relative to that, however little the sum leaves.
     """
-    if name == "nan_to_num":  # torch fills in the ends of the wide dtype
-        x, nan, above, below = (*args, None, None, None)[:4]
-        ends = torch.finfo(x.declared)
-        return func(x, nan, ends.max if above is None else above, ends.min if below is None else below, **kwargs)
+    if name == "nan_to_num":
+        return _finite(func, *args, **kwargs)
     if name == "_scaled_mm":
         return _scaled_product(*args, **kwargs)
+    if name in _WRITTEN_OUT:
+        named = {key: value for key, value in kwargs.items() if key != "out"}
+        return _written(func, _WRITTEN_OUT[name](*args, **named), args, kwargs)
     if name in _FUSED:
         return _add(func, name, args, _FUSED[name](*args[1:3]), kwargs.get("value", 1), kwargs)
     alpha = _alpha(name, args, kwargs)
     if name in _PRODUCTS:
         return _add(func, name, args, _PRODUCTS[name](*args[1:]), alpha, kwargs)
-    if name == "index_add":
-        return func(*args[:3], args[3] * alpha)
+    return func(*args[:3], args[3] * alpha) if name == "index_add" else _scaled_sum(func, args, name, alpha, kwargs)
+
+
+def _scaled_sum(func: Any, args: Sequence[Any], name: str, alpha: Any, kwargs: dict[str, Any]) -> Any:
     terms, scaled = list(args[:2]), 0 if name == "rsub" else 1
     terms[scaled] = _unrounded(terms[scaled] * alpha)
     return _rounded(func(*terms, **{key: value for key, value in kwargs.items() if key != "alpha"}), args)
+
+
+def _finite(func: Any, x: Any, nan: Any = None, above: Any = None, below: Any = None, **kwargs: Any) -> Any:
+    """Put in the ends of the declared dtype, where torch would fill in those of the wide one."""
+    ends = torch.finfo(x.declared)
+    return func(x, nan, ends.max if above is None else above, ends.min if below is None else below, **kwargs)
 
 
 def _scaled(left: Any, right: Any, of_left: Any, of_right: Any, *rest: Any, **named: Any) -> bool:
@@ -75,6 +88,54 @@ def _scaled_product(left: Any, right: Any, of_left: Any, of_right: Any, *rest: A
     return (found if bias is None else found + bias.float()).to(dtype or left.dtype)
 
 
+def _lerp(start: Any, end: Any, weight: Any) -> Any:
+    """Return start * (1 - weight) + end * weight, rounded as that and as start + (end - start) * weight may be."""
+    rest = _unrounded(start - _unrounded(start * weight))
+    return rest + _unrounded(end * weight)
+
+
+def _cross(left: Any, right: Any, *, dim: int = -1) -> Any:
+    (left_next, left_last), (right_next, right_last) = ([x.roll(by, dim) for by in (-1, -2)] for x in (left, right))
+    return left_next * right_last - left_last * right_next
+
+
+def _mse(found: Any, target: Any, reduction: int = 1) -> Any:
+    apart = found - target
+    return _reduced(apart * apart, reduction)
+
+
+def _huber(found: Any, target: Any, reduction: int = 1, delta: float = 1.0) -> Any:
+    apart = (found - target).abs()
+    return _reduced(torch.where(apart <= delta, 0.5 * apart * apart, delta * (apart - 0.5 * delta)), reduction)
+
+
+def _reduced(loss: Any, reduction: int) -> Any:
+    return loss.mean() if reduction == _MEAN else loss.sum() if reduction == _TOTAL else loss
+
+
+def _cdist(left: Any, right: Any, *_: Any) -> Any:
+    return (left.unsqueeze(-2) - right.unsqueeze(-3)).square().sum(-1).sqrt()
+
+
+def _cdist_by_products(left: Any, right: Any) -> Any:
+    """Return the distances between the rows of two matrices as torch finds them where there are many.
+
+    It has 0 for squares below zero. Here these count as those above it do, so that each run shows how far they go.
+    """
+    squares = left.square().sum(-1).unsqueeze(-1) + right.square().sum(-1).unsqueeze(-2)
+    return (squares - 2 * torch.matmul(left, right.transpose(-1, -2))).abs().sqrt()
+
+
+_WRITTEN_OUT: dict[str, Callable[..., Any]] = {
+    "lerp": _lerp,
+    "linalg_cross": _cross,
+    "mse_loss": _mse,
+    "huber_loss": _huber,
+    "_cdist_forward": _cdist,
+    "_euclidean_dist": _cdist_by_products,
+}
+
+
 def _alpha(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Return the factor of what is added; it has a place of its own where that is a number."""
     return args[2] if name in _SUMS and len(args) > 2 else kwargs.get("alpha", 1)  # noqa: PLR2004
@@ -83,14 +144,19 @@ def _alpha(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 def _add(  # noqa: PLR0913, PLR0917 - all that an operation is
     func: Any, name: str, args: Sequence[Any], product: Any, factor: Any, kwargs: dict[str, Any]
 ) -> Any:
-    """Add a product, times a factor, to the first argument; in its place, or into `out`, where that is written."""
+    """Add a product, times a factor, to the first argument."""
     first, beta = args[0], kwargs.get("beta", 1)
     between = _unrounded if name in _AT_ONCE else lambda x: x
     found = between(product)
     found = found if factor == 1 else between(found * factor)
     if beta != 0:  # else nothing of the first counts, nor NaN
         found = (first if beta == 1 else between(first * beta)) + found
-    written = first if func._schema.name.endswith("_") else kwargs.get("out")  # noqa: SLF001 - as in ops.py
+    return _written(func, found, args, kwargs)
+
+
+def _written(func: Any, found: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return a result in the dtype that the operation has, or as what it was written into."""
+    written = args[0] if func._schema.name.endswith("_") else kwargs.get("out")  # noqa: SLF001 - as in ops.py
     return _rounded(found, args) if written is None else written.copy_(found)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_flashinfer.judge.oracle.lifted import Lifted
+from pytest_flashinfer.judge.oracle.lifted import Lifted, whole
 from pytest_flashinfer.judge.oracle.ops import Kind
 from pytest_flashinfer.judge.oracle.roundoff import growth
 
@@ -31,15 +31,12 @@ SHARED = frozenset((*_TOTALS, *_VARIANCES, *_NORMS))  # steps whose results may 
 def mark(step: Step, args: list[Any]) -> bool:
     """Have the sums that a step multiplies round term by term from now on; say whether some are exact as such.
 
-    So do matrix products of integers, of which a kernel may scale an operand first: unless that only shifts them.
+    So do matrix products of integers, of which a kernel may scale an operand first. What only shifts them rounds none.
     """
-    if step.kind is not Kind.CONTRACT and step.name not in _PRODUCTS:
+    if (step.kind is not Kind.CONTRACT and step.name not in _PRODUCTS) or _shifts(step, args):
         return False
     factors = args[:1] if step.name in ("div", "true_divide") else args
     sums = [term for arg in factors if isinstance(arg, Lifted) for term in arg.terms]
-    if all(isinstance(arg, Lifted) or _shifts(arg) for arg in args[:2]) and step.name in ("mul", "div"):
-        alone = sum(isinstance(arg, Lifted) for arg in args[:2]) == 1
-        sums = [term for term in sums if not alone or term.kind is not Kind.CONTRACT]
     exact = not all(term.noisy for term in sums)
     for term in sums:
         term.apart |= term.kind is not Kind.CONTRACT
@@ -47,19 +44,31 @@ def mark(step: Step, args: list[Any]) -> bool:
     return exact
 
 
-def _shifts(number: Any) -> bool:
-    """Say whether a number is a power of two."""
-    return isinstance(number, (int, float)) and math.frexp(abs(number))[0] == 0.5  # noqa: PLR2004
+def _shifts(step: Step, args: list[Any]) -> bool:
+    """Say whether a step multiplies by a power of two, or divides by one."""
+    numbers = [arg for arg in args[:2] if isinstance(arg, (int, float))]
+    return step.name in ("mul", "div") and any(math.frexp(abs(number))[0] == 0.5 for number in numbers)  # noqa: PLR2004
+
+
+def vanishes(step: Step, args: list[Any], result: torch.Tensor) -> bool:
+    """Say whether a sum leaves nothing of its terms, as b - a where both are drawn alike, and only by that is exact.
+
+    In a + (b - a) * w a kernel rounds a * (1 - w) and b * w. Whole numbers are as exact there.
+    """
+    floats = [arg.as_subclass(torch.Tensor) for arg in args[:2] if isinstance(arg, Lifted)]
+    if step.name not in _SUMS or len(floats) < 2 or bool(result.as_subclass(torch.Tensor).any()):  # noqa: PLR2004
+        return False
+    return not all(map(whole, floats))
 
 
 def terms(step: Step, args: list[Any], floats: list[Lifted], result: torch.Tensor) -> tuple[Step, ...]:
-    """Return the sums with a broadcast term that a result consists of, where no product has come between.
+    """Return the sums with a broadcast term that a result consists of, where no product has come between that rounds.
 
     Matrix products of integers, which are exact, are such sums.
     """
     if step.kind is Kind.CONTRACT:
         return () if step.noisy else (step,)
-    if step.kind is not Kind.MOVE and step.name not in _SUMS:
+    if step.kind is not Kind.MOVE and step.name not in _SUMS and not _shifts(step, args):
         return ()
     own = (step,) if step.name in _SUMS and broadcast(args, result) is not None else ()
     return (*own, *(term for arg in floats for term in arg.terms))[:_TERMS]

@@ -21,6 +21,10 @@ _LOGARITHM = 0.25  # of a rounding of what a logarithm is as large as
 _OF_ONE_MORE = ("softplus", "log_sigmoid_forward", "tanh")
 _VANISHING = ("exp", "exp2", "_softmax", "sigmoid", "expm1")  # may be too small to be told from 0
 _LEAST = 1e-300  # of what is, in place of 0
+# Interpolations find in float32 where between two elements a third lies, off by some roundings of its coordinate.
+_RESAMPLED = ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d")
+_POOLS = (torch.nn.functional.max_pool1d, torch.nn.functional.max_pool2d, torch.nn.functional.max_pool3d)
+_REACH, _COORDINATE = 5, 0.25  # elements that may count, and of a rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,15 @@ def disturb(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, su
         plain.addcmul_(size, draw, value=chance.unit)
     elif step.kind is Kind.SMOOTH:
         _smooth(step, args, plain, chance, chance.unit * (1 + (growth if length > 1 else 0)))
-        if step.name in _OF_ONE_MORE:
-            plain.add_(chance.dice.draw(plain).sign_(), alpha=chance.unit)
     if step.name in ("_softmax", "_log_softmax") and plain.ndim:
         _share(step, args, plain, chance, alike)
+
+
+def _steepest(arg: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """Return by how much an interpolation of [n, c, ...] changes where a coordinate is a rounding off, at the most."""
+    sizes = torch.nan_to_num(arg.as_subclass(torch.Tensor).abs(), nan=0.0, posinf=0.0, neginf=0.0)
+    near = _POOLS[arg.ndim - 3](sizes, _REACH, 1, _REACH // 2)
+    return torch.nn.functional.interpolate(near, size=result.shape[2:]) * (_COORDINATE * max(arg.shape[2:]))
 
 
 def _of_logarithm(step: Step, args: list[Any], plain: torch.Tensor) -> torch.Tensor | float:
@@ -75,6 +84,10 @@ def _smooth(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, si
 
     They are equal where they have come to 1, or are too small to be told from 0: a kernel may order the arguments.
     """
+    if step.name in _OF_ONE_MORE:
+        plain.add_(chance.dice.draw(plain).sign_(), alpha=chance.unit)
+    if step.name in _RESAMPLED:
+        plain.addcmul_(_steepest(args[0], plain), chance.dice.draw(plain), value=chance.unit)
     arg = args[0] if args else None
     if not (chance.dice.keyed and isinstance(arg, Lifted) and arg.shape == plain.shape):
         plain.mul_(chance.dice.factor(plain, size))

@@ -145,6 +145,7 @@ class Lift(WideMode):  # type: ignore[no-untyped-call]
         exact = not step.noisy
         if exact and step.kind in (Kind.ELEMENT, Kind.SUM, Kind.SMOOTH):
             exact = roundoff.divides_evenly(step, args, tensor) and representable(tensor, torch.float32)
+            exact = exact and not distribute.vanishes(step, args, tensor)
         step.noisy = not exact
         floats = [arg for arg in flatten(args) if isinstance(arg, Lifted)]
         clean = exact and all(arg.clean for arg in floats)

@@ -25,20 +25,20 @@ class Kind(enum.Enum):
 
 _NAMES = {
     Kind.MOVE: """view reshape _reshape_alias _unsafe_view expand permute transpose t slice select unsqueeze squeeze
-    as_strided
+    as_strided _unsafe_index
         split split_with_sizes unbind chunk cat stack index gather index_select take repeat clone copy _to_copy
         contiguous where masked_fill masked_select masked_scatter scatter index_put _index_put_impl index_copy
         index_fill fill zero zeros ones empty full arange linspace eye scalar_tensor new_zeros new_ones new_empty
         new_full zeros_like ones_like empty_like full_like empty_strided new_empty_strided max min amax amin aminmax
         cummax cummin clamp clamp_min clamp_max relu neg abs maximum minimum fmax fmin flip roll tril triu
         constant_pad_nd unfold embedding detach lift_fresh lift alias diagonal diag_embed repeat_interleave movedim
-        nan_to_num threshold hardtanh select_scatter slice_scatter view_as_real view_as_complex lerp_none triu_indices
+        nan_to_num threshold hardtanh select_scatter slice_scatter view_as_real view_as_complex triu_indices
         isnan isinf narrow swapaxes
         expand_as view_as resize set _conj _neg_view conj_physical resolve_conj resolve_neg
         positive unsafe_split unsafe_chunk take_along_dim
         block_diag meshgrid max_pool2d_with_indices pixel_shuffle _pin_memory pin_memory to_dense diag copysign ldexp
         frexp is_same_size _local_scalar_dense equal""",
-    Kind.ELEMENT: """add sub rsub mul div true_divide reciprocal square addcmul addcdiv lerp add_relu hypot prod cumprod
+    Kind.ELEMENT: """add sub rsub mul div true_divide reciprocal square addcmul addcdiv add_relu hypot prod cumprod
         sqrt rsqrt""",
     Kind.CONTRACT: "mm bmm addmm baddbmm addbmm mv dot vdot addmv addr linear convolution _convolution _scaled_mm",
     Kind.SUM: "sum mean nansum cumsum index_add scatter_add scatter_reduce index_reduce trace segment_reduce",
