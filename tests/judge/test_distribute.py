@@ -57,6 +57,10 @@ def one_pass(x: torch.Tensor) -> torch.Tensor:
     return ((x * x).mean(-1, keepdim=True) - x.mean(-1, keepdim=True).square()).clamp_min(0)
 
 
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    return one_pass(x - x[..., :1])
+
+
 def unbiased(x: torch.Tensor) -> torch.Tensor:
     return x.var(-1, keepdim=True)
 
@@ -85,6 +89,7 @@ HONEST = {
     "two passes": norm(),
     "fused": norm(fused=True),
     "one pass": norm(one_pass),
+    "one pass from the first": norm(shifted),
     "both": norm(one_pass, fused=True),
 }
 WRONG = {
@@ -133,6 +138,31 @@ def test_rows_far_from_zero_still_tell(dtype: torch.dtype) -> None:
         short = (wide - mean.bfloat16()) * torch.rsqrt(squares(wide) + 1e-5) * w + b
         assert not compare(short.to(dtype), truth).ok
         assert not compare(norm()(x, w, 0 * b), truth).ok
+
+
+VARIANCES: dict[str, Kernel] = {
+    "var": lambda x: x.var(-1),
+    "std": lambda x: x.std(-1),
+    "by hand": lambda x: (x - x.mean(-1, keepdim=True)).square().sum(-1) / (x.shape[-1] - 1),
+}
+
+
+@pytest.mark.parametrize("family", ["peaks", "normal", "tiny", "offset", "outliers"])
+@pytest.mark.parametrize("columns", [64, 1024])
+@pytest.mark.parametrize("name", VARIANCES)
+def test_a_variance_may_be_shifted_by_the_first_element(name: str, columns: int, family: str) -> None:
+    """Where that is far from all others, as in rows of `peaks`, it costs as much as a mean far from zero does."""
+    for seed in range(4):
+        x = drawn(family, FP32, seed, (6, columns))
+        if family == "peaks":
+            x[0], x[0, 0] = x[0, 1:].mean(), 32.0  # the first against all others
+        truth = judge(VARIANCES[name], x)
+        root = torch.sqrt if name == "std" else torch.clone
+        variance = shifted(x).squeeze(-1)
+        assert compare(root(variance * columns / (columns - 1)), truth).ok
+        if family != "offset":  # where a mean far from zero hides as much
+            assert not compare(root(variance), truth).ok
+            assert not compare(root(variance * 1.002 * columns / (columns - 1)), truth).ok
 
 
 @pytest.mark.parametrize("affine", [True, False])

@@ -120,8 +120,9 @@ def _squares(step: Step, args: list[Any]) -> bool:
 def one_pass(step: Step, args: list[Any], results: Any, unit: float) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Return a variance or sum of squared differences, and in its shape the squares that a kernel may subtract for it.
 
-    Of a deviation, the root of that, what an error of `unit` times the squares makes of it at the most. Nothing where a
-    step has none of these among its results.
+    That is the mean's, and that of the first element less the mean, where a kernel shifts a row by that element. Of a
+    deviation, the root of that, what an error of `unit` times the squares makes of it at the most. Nothing where a step
+    has none of these among its results.
     """
     of_squares = step.name in _TOTALS and getattr(args[0], "centre", None) is not None
     if not of_squares and (step.name not in _VARIANCES or isinstance(results, tuple) != step.name.endswith("_mean")):
@@ -131,16 +132,26 @@ def one_pass(step: Step, args: list[Any], results: Any, unit: float) -> list[tup
     axes = args[1] if len(args) > 1 else None
     if of_squares:
         squares = torch.as_tensor(args[0].centre, dtype=plain.dtype, device=plain.device).square()
+        if squares.ndim == plain.ndim and _first(squares, axes).numel() == squares.numel():
+            squares = squares + _first(plain, axes)
         if squares.ndim != plain.ndim or squares.shape != result.shape:
             squares = squares.expand(plain.shape).mean(dim=axes)
         if step.name == "sum":
             squares = squares * (plain.numel() // max(1, result.numel()))
     else:
-        squares = plain.mean(dim=axes).square()
+        means = plain.mean(dim=axes)
+        squares = means.square() + (_first(plain, axes).reshape(means.shape) - means).square()
     squares = torch.nan_to_num(squares, nan=0.0, posinf=0.0, neginf=0.0).reshape(result.shape)
     if step.name.startswith("std"):
         squares = torch.minimum(squares / (2 * result), (squares / unit).sqrt()).nan_to_num_(nan=0.0)
     return [(result, squares)]
+
+
+def _first(plain: torch.Tensor, axes: Any) -> torch.Tensor:
+    """Return the first element along axes, which are kept."""
+    for axis in range(plain.ndim) if axes is None or axes == [] else [axes] if isinstance(axes, int) else axes:
+        plain = plain.narrow(axis, 0, min(1, plain.shape[axis]))
+    return plain
 
 
 def of_norm(step: Step, args: list[Any], results: Any) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
