@@ -69,8 +69,10 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         if activation.is_active(config):
             from pytest_flashinfer.outputs import actions
 
-            actions.refused(config, str(error))
-        elif any(str(arg).partition("::")[0].endswith(".json") for arg in config.args):
+            told = [activation.as_said(config, str(each)) for each in error.args]
+            actions.refused(config, "\n".join(told))
+            raise pytest.UsageError(*told) from error
+        if any(str(arg).partition("::")[0].endswith(".json") for arg in config.args):
             raise pytest.UsageError(*error.args, activation.HINT) from None
         raise
 
@@ -195,7 +197,7 @@ class FlashInferPlugin:
                 some = self._selected or session.testsfailed > 0
                 found = omissions.of_run(session, catalogue, self._failing, selected=some)
                 for text in (*self._closed, *found):
-                    run_warnings.of_run(text)
+                    run_warnings.of_run(activation.as_said(session.config, text))
             except pytest.PytestWarning as error:  # -W error
                 raise pytest.UsageError(str(error)) from None
 

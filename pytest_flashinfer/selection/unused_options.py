@@ -9,7 +9,7 @@ import pytest
 
 from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.outputs import run_warnings
-from pytest_flashinfer.run.activation import from_line
+from pytest_flashinfer.run.activation import as_said, from_line
 from pytest_flashinfer.run.distribution import is_first_worker, is_worker
 from pytest_flashinfer.settings.declarations import DECLARATIONS
 
@@ -94,7 +94,7 @@ class UnusedOptions:
     def _warn(self, text: str) -> bool:
         """Issue a warning; say whether it is one, rather than an error, as with `-W error`."""
         try:
-            run_warnings.of_run(text)
+            run_warnings.of_run(as_said(self.session.config, text))
         except pytest.PytestWarning:
             return False
         return True

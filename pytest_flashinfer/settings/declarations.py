@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 IniType = Literal["string", "paths", "linelist", "bool"]
 SECONDS = 10.0  # of a search for sizes
+UNSET = ()  # of an ini key that nobody wrote, which pytest takes for no value that is written
 
 
 class Declaration(NamedTuple):  # every run of pytest pays for this class, and a dataclass takes longer to make

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from pytest_flashinfer.settings import options
 from pytest_flashinfer.settings.declarations import DECLARATIONS
 from pytest_flashinfer.worker.device import find
 
@@ -104,6 +105,27 @@ def test_an_ini_value_that_cannot_be_read_is_a_usage_error(pytester, kernels, ke
     result = kernels()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{key}*{value}*"])
+
+
+def test_no_option_takes_an_empty_value(pytester, repository):
+    """It is a variable that a shell does not know: it would switch off a gate, or run all below the current folder."""
+    for number, option in enumerate(each for each in DECLARATIONS if not each.flag):
+        with pytest.raises(pytest.UsageError, match=option.switch):
+            options.read(pytester.parseconfig(f"{option.switch}={' ' * (number % 2)}", "--fib-scope=full"))
+
+
+def test_no_ini_key_takes_an_empty_value(pytester, repository):
+    for option in DECLARATIONS:
+        pytester.makeini(f"[pytest]\n{option.key} =\n")
+        with pytest.raises(pytest.UsageError, match=option.key):
+            options.read(pytester.parseconfig())
+
+
+def test_an_empty_value_of_the_command_line_is_no_reason_to_take_that_of_the_ini_file(pytester, kernels):
+    pytester.makeini("[pytest]\nfib_results = results.jsonl")
+    result = kernels("--fib-results=")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --fib-results: there is no value: give one, or leave it out"])
 
 
 @pytest.mark.parametrize("spelling", ["rtol", "rtol=small", "nonsense=1"])
@@ -318,7 +340,29 @@ def test_a_slip_of_the_pen_in_an_ini_key_is_told(pytester, repository):
     pytester.makeini("[pytest]\nfib_scope = ful\nfib_definitions = definitions")
     result = pytester.runpytest_inprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: ini key fib_scope: 'ful' is none of *; did you mean 'full'?"])
+    result.stderr.fnmatch_lines(["ERROR: */tox.ini:2: ini key fib_scope: 'ful' is none of *; did you mean 'full'?"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("fib_solutions", "nowhere", "*/nowhere does not exist*"),
+        ("fib_definitions", "plain.txt", "*/plain.txt is no definition: *"),
+        ("fib_traces", "plain.txt", "*/plain.txt is a file: name a folder"),
+        ("fib_device", "tpu", "'tpu': write auto, cpu, *"),
+        ("fib_baseline", "nowhere", "*nowhere*"),
+        ("fib_tolerance", "rtol", "*"),
+        ("fib_min_speedup", "fast", "*write a number above 0*"),
+    ],
+)
+def test_what_an_ini_file_says_is_no_fault_of_the_command_line(pytester, repository, key, value, said):
+    repository.write("plain.txt", "")
+    pytester.makeini(f"[pytest]\naddopts = -q\n{key} = {value}")
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: */tox.ini:3: ini key {key}: {said}"])
+    result = pytester.runpytest_inprocess("-o", f"{key}={value}")
+    result.stderr.fnmatch_lines([f"ERROR: -o {key}: ini key {key}: {said}"])
 
 
 def test_so_is_one_in_an_option(pytester):
