@@ -64,7 +64,7 @@ class Compare:
         self.record = record
         self.check = check
         self.proof = Proof(tolerance, check, {} if probed is None else probed)
-        self._last: Mapping[str, torch.Tensor] = {}  # what the call before gave, where that is small
+        self._last: Mapping[str, torch.Tensor] = {}  # what the call before gave, where that was right and is small
         self._draws: dict[str, Draws] = {}  # of all calls of an item: a few say nothing of a distribution
 
     def __call__(self, call: Call, truth: Truth) -> None:
@@ -79,7 +79,8 @@ class Compare:
         for name, value in errors.items():
             if value is not None and math.isfinite(value):
                 self.record.raise_to(name, value)
-        self._last = call.result.outputs if call.result is not None and call.case.nbytes <= SMALL else {}
+        kept = verdict.passed and call.case.nbytes <= SMALL  # who is wrong twice in one way need not keep anything
+        self._last = call.result.outputs if kept and call.result is not None else {}
         if not verdict.passed:
             log = call.error.log if call.error is not None else call.result.log if call.result is not None else ""
             raise Failed(verdict, call.case, log)
