@@ -223,6 +223,7 @@ class FlashInferPlugin:
         results = self.session.outcomes.results()
         notes.summary(reporter)
         terminal.summary(reporter, results)
+        notes.of_little(reporter)
         if self.session.options.baseline is not None:
             baseline_summary.summary(reporter, results)
 

@@ -21,6 +21,7 @@ from pytest_flashinfer.inputs.sizes.undecided import refuse_unknown
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
 from pytest_flashinfer.outputs.properties import Record
+from pytest_flashinfer.report.notes import LITTLE
 from pytest_flashinfer.search import compiling, rechecks
 from pytest_flashinfer.search.explanation import explained
 from pytest_flashinfer.search.minimal_case import Outcome, Search
@@ -120,6 +121,7 @@ class SizeSearch:
         if self.ended is not None:
             self.ended()
         self._warn_of_little(found, tally)
+        self._note_little(found, tally)
 
     def _refuse_undecided(self) -> None:
         """Raise or skip where no case can be made or answered: a constant has no size, or the reference hangs."""
@@ -156,6 +158,15 @@ class SizeSearch:
             text = f"only {found.tried} cases in {self.options.seconds:g} s: give it more with --fib-seconds"
         if text:
             self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))
+
+    def _note_little(self, found: Outcome, tally: Tally) -> None:
+        """Have the run's end say where time was up after a few cases, or before one of a layout that was asked for."""
+        few = found.out_of_time and found.tried < FEW
+        lacking = [layout for layout in self.layouts if layout not in tally.layouts]
+        if few or lacking:
+            cases = f"{found.tried} case{'' if found.tried == 1 else 's'} in {self.options.seconds:g} s"
+            none = "".join(f", none of them {layout}" for layout in lacking)
+            Record(self.item).set(LITTLE, f"{self.definition.name}: {self.item.name}: {cases}{none}")
 
     def _says_little(self, found: Outcome) -> bool:
         """Whether time was up after a few cases, though it was the usual time and more: who gives it less knows."""

@@ -24,17 +24,22 @@ _SHARE = 0.1  # of all cases: where fewer could be judged, draws miss what the c
 
 @dataclass
 class Tally:
-    """Counts the cases of one search: `errors` are why some could not be judged, `telling` others had elements."""
+    """Counts the cases of one search: `errors` are why some could not be judged, `telling` others had elements.
+
+    `layouts` are those of which a case was judged.
+    """
 
     definition: Definition
     errors: list[Exception] = field(default_factory=list)
     telling: int = 0
+    layouts: set[str] = field(default_factory=set)
     _taken: Counter[tuple[str, object]] = field(default_factory=Counter)
     _refused: Counter[tuple[str, object]] = field(default_factory=Counter)
 
     def judged(self, axes: Mapping[str, int], recipe: Recipe) -> None:
         """Count a case that was judged."""
         self.telling += not _nothing(self.definition, axes)
+        self.layouts.add(recipe.layout)
         self._taken.update(recipe.scalars.items())
 
     def unjudged(self, error: Exception, recipe: Recipe) -> None:

@@ -444,6 +444,32 @@ def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("options", "takes", "said"),
+    [
+        ({"seconds": 1.0}, 0.4, "3 cases in 1 s"),
+        ({"seconds": 0.3}, 1.0, "1 case in 0.3 s"),
+        ({"seconds": 1.0, "layouts": "strided"}, 0.4, "3 cases in 1 s, none of them strided"),
+        ({"seconds": 60.0, "layouts": "strided", "examples": 12}, 0.4, "12 cases in 60 s, none of them strided"),
+        ({"seconds": 60.0, "examples": 3}, 0.4, None),  # which were asked for
+        ({"seconds": 60.0, "layouts": "strided"}, 0.01, None),
+        ({"seconds": 60.0}, 0.01, None),
+    ],
+)
+def test_a_pass_of_few_cases_is_noted_however_little_time_it_had(monkeypatch, options, takes, said):
+    def check(axes, recipe, *, repeat):
+        clock.reading += takes
+        if said and recipe.layout == "strided":
+            raise InputsError("not here")
+
+    clock = SimpleNamespace(reading=0.0)
+    monkeypatch.setattr("pytest_flashinfer.search.minimal_case.time", SimpleNamespace(monotonic=lambda: clock.reading))
+    item = Item()
+    search(item=item, **options).run(check)
+    assert dict(item.user_properties).get("fib_little") == (said and f"rows_h8: test_sizes[s]: {said}")
+    assert item.warnings == []
+
+
+@pytest.mark.parametrize(
     ("source", "waits", "native", "ends"),
     [
         ("import torch", 6.0, 1e-3, Failed),  # it sleeps, say

@@ -198,6 +198,8 @@ def test_no_more_seconds_than_asked_for(tmp_path):
     properties = done["test_sizes[slow]"].properties
     assert 1 < int(properties["tried"]) < 8
     assert properties["out_of_time"] == "True"
+    told = f"  scale_add_h8: test_sizes[slow]: {properties['tried']} cases in 1 s"
+    assert told in done.output.partition("passed on little (--fib-seconds")[2].splitlines()
 
 
 def test_ten_seeds_one_verdict(tmp_path):
