@@ -446,9 +446,9 @@ def test_a_pass_of_few_cases_says_so_where_it_had_the_usual_time(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "takes", "said"),
     [
-        ({"seconds": 1.0}, 0.4, "3 cases in 1 s"),
-        ({"seconds": 0.3}, 1.0, "1 case in 0.3 s"),
-        ({"seconds": 1.0, "layouts": "strided"}, 0.4, "3 cases in 1 s, none of them strided"),
+        ({"seconds": 1.0}, 0.4, "4 cases in 1 s"),
+        ({"seconds": 0.3}, 1.0, "2 cases in 0.3 s"),
+        ({"seconds": 1.0, "layouts": "strided"}, 0.4, "4 cases in 1 s, none of them strided"),
         ({"seconds": 60.0, "layouts": "strided", "examples": 12}, 0.4, "12 cases in 60 s, none of them strided"),
         ({"seconds": 60.0, "examples": 3}, 0.4, None),  # which were asked for
         ({"seconds": 60.0, "layouts": "strided"}, 0.01, None),
