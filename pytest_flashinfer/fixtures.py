@@ -103,6 +103,7 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     from pytest_flashinfer.cases.contents import Contents
     from pytest_flashinfer.cases.default_inputs import DefaultInputs
     from pytest_flashinfer.cases.making import DRAWS, KINDS, Cases
+    from pytest_flashinfer.inputs.recipe import LAYOUTS
     from pytest_flashinfer.overrides.override_faults import fixture_of
     from pytest_flashinfer.overrides.wrappers import OverriddenInputs
 
@@ -117,7 +118,8 @@ def cases(  # noqa: PLR0913, PLR0917 - fixtures
     kinds = KINDS[:1] if fib_session.scope == "smoke" else KINDS
     seed, cache = fib_session.options.seed, fib_session.input_cache
     contents = Contents(definition, inputs, default, seed, reference, cache, definition_file.path)
-    return Cases(contents, kinds, DRAWS[fib_session.device.kind])
+    layouts = LAYOUTS if fib_session.options.layouts == "strided" else LAYOUTS[:1]
+    return Cases(contents, kinds, DRAWS[fib_session.device.kind], layouts)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.judge.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import torch
 
@@ -73,6 +73,7 @@ class Failed(AssertionError):  # noqa: N818 - what pytest reports
         lines += [f"  {line}" for line in details if line != self.verdict.summary]
         if self.case is not None:
             lines.append(f"  case: {describe(self.case)}")
+            lines += [f"  {line}" for line in _strides(self.case)]
         return "\n".join([*lines, *self.hint.splitlines()])
 
 
@@ -86,3 +87,16 @@ def describe(case: Case) -> str:
     given = {name: scalars[name] for name in definition.inputs if name in scalars and name not in sizes}
     parts = (", ".join(f"{name}={value}" for name, value in part.items()) for part in ({**sizes, **given}, recipe))
     return "; ".join([*parts, f"call: {case.variant}"])
+
+
+def _strides(case: Case) -> Iterator[str]:
+    """Yield, where inputs of a layout that somebody asked for are not contiguous, which ones and how."""
+    if case.recipe.layout == "contiguous":
+        return
+    found = [
+        f"{name} {list(value.shape)} has strides {list(value.stride())}"
+        for name, value in case.values.items()
+        if hasattr(value, "is_contiguous") and not value.is_contiguous()
+    ]
+    if found:
+        yield f"strided: {'; '.join(found)}: step through memory by x.stride(), not by the sizes"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.data.constants import open_constants
 from pytest_flashinfer.inputs.errors import BadData
-from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.recipe import LAYOUTS, Recipe
 from pytest_flashinfer.inputs.sizes.axes import solve_axes
 from pytest_flashinfer.inputs.variant import ONE
 
@@ -33,12 +33,14 @@ class Cases:
     """Chooses the cases of one definition, which `contents` makes.
 
     `kinds` says how contents vary; each costs a run of the oracle, once for all solutions. Where something is drawn,
-    its distribution is told from `draws` more calls on contents whose truth is known.
+    its distribution is told from `draws` more calls on contents whose truth is known. `layouts` are those that the run
+    asks for: a failure that was saved with another one is not of its contract.
     """
 
     contents: Contents
     kinds: tuple[str, ...]
     draws: int = DRAWS["cpu"]
+    layouts: tuple[str, ...] = LAYOUTS
     _firsts: dict[str, Case] = field(default_factory=dict)  # of this item, by workload
 
     @property
@@ -50,6 +52,10 @@ class Cases:
         """Return the first case of a listed workload, made once for an item. Raises the errors of inputs/errors.py."""
         if workload.uuid not in self._firsts:
             recipe = _recipe_of(workload) or Recipe(self.contents.derive(workload.uuid))
+            if recipe.layout not in self.layouts:
+                raise BadData(
+                    f"saved with inputs that are {recipe.layout}: --fib-layouts={recipe.layout} runs it", "skip"
+                )
             # Of open constants the data may show what no size says.
             given = open_constants(self.definition)
             axes = workload.axes if given else solve_axes(self.definition, workload.axes)

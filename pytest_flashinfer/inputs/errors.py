@@ -38,7 +38,10 @@ class AxisConflict(InputsError):  # noqa: N818 - as above
 
 
 class BadData(InputsError):  # noqa: N818 - as above
-    """A tensor stored for a workload is missing or is not what the definition declares; `kind` is `fault` or `skip`."""
+    """What a workload's line asks for cannot be made; `kind` is `fault`, or `skip` where it is for another run.
+
+    A tensor stored for it is missing or is not what the definition declares, say.
+    """
 
     def __init__(self, message: str, kind: str = "fault") -> None:
         self.kind = kind

@@ -22,12 +22,20 @@ _ALONE = (
 
 
 def explained(  # noqa: PLR0913 - facts of one search
-    item: pytest.Item, definition: Definition, found: Outcome, *, alone: bool, save: bool, empty: str
+    item: pytest.Item,
+    definition: Definition,
+    found: Outcome,
+    *,
+    alone: bool,
+    save: bool,
+    empty: str = "",
+    contiguous: bool | None = None,
 ) -> Failed:
     """Return what a search of an item found, with hints for its author.
 
     `definition` is as it was stated. `alone`: the smallest case passes by itself. `save`: keep its line. `empty`: the
-    axis whose size of 0 alone makes it fail, if there is one.
+    axis whose size of 0 alone makes it fail, if there is one. `contiguous`: whether it fails with contiguous inputs as
+    well, where its own are not.
     """
     failed, drawn = found.failure, found.smallest
     assert isinstance(failed, Failed)
@@ -40,9 +48,13 @@ def explained(  # noqa: PLR0913 - facts of one search
     line = workload_line(definition, *drawn, failed.case.values if failed.case else {})
     if empty:
         failed.hint += f"  {empty} may be 0 as the contract stands; a constraint `{empty} > 0` would exclude it\n"
+    if contiguous is not None:
+        failed.hint += f"  with contiguous inputs it {'fails as well' if contiguous else 'passes'}\n"
     said, why_not = _save(item, line) if save and not alone else ("", "")
     said = f"{said}, which replays it" if said else "add this workload line to replay it"
-    failed.hint += f"  smallest of {found.tried} cases; {said} as test_correct:\n{line}"
+    layout = drawn[1].layout
+    asked = f" (with --fib-layouts={layout})" if layout != "contiguous" else ""
+    failed.hint += f"  {_out_of(found.tried)}; {said} as test_correct{asked}:\n{line}"
     for fault in contract_of(definition).reading.broken:
         failed.hint += f"\n  this case need not satisfy a constraint: {fault}"
     if alone:
@@ -50,6 +62,10 @@ def explained(  # noqa: PLR0913 - facts of one search
     elif why_not:
         failed.hint += f"\n  --fib-save-failures: {why_not}"
     return failed
+
+
+def _out_of(tried: int) -> str:
+    return "the only case that was tried" if tried == 1 else f"smallest of {tried} cases"
 
 
 def _save(item: pytest.Item, line: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_flashinfer.inputs.errors import InputsError
@@ -46,6 +47,15 @@ def empty_axis(definition: Definition, found: Outcome, check: CaseCheck) -> str:
     except InputsError:
         return name
     return name if _passes(check, larger, recipe) else ""
+
+
+def contiguous_too(definition: Definition, found: Outcome, check: CaseCheck) -> bool | None:
+    """Say whether the smallest case fails with contiguous inputs as well; `None` where it has such, or nobody looks."""
+    assert found.smallest is not None
+    axes, recipe = found.smallest
+    if recipe.layout == "contiguous" or _ends_it(definition, found):
+        return None
+    return not _passes(check, axes, replace(recipe, layout="contiguous"))
 
 
 def _ends_it(definition: Definition, found: Outcome) -> bool:

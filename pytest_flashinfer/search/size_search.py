@@ -113,7 +113,9 @@ class SizeSearch:
         if found.failure is not None:
             alone = rechecks.passes_in_new_process(self.definition, found, self.solution, check)
             empty = rechecks.empty_axis(self.definition, found, check) if tally.telling else ""
-            raise explained(self.item, self.stated, found, alone=alone, save=self.options.save_failures, empty=empty)
+            dense = rechecks.contiguous_too(self.definition, found, check)
+            save = self.options.save_failures
+            raise explained(self.item, self.stated, found, alone=alone, save=save, empty=empty, contiguous=dense)
         if self._says_little(found):
             self._refuse_slow(found, spent)
         if (text := tally.too_little(found.tried)) is not None:

@@ -203,9 +203,7 @@ class Item(SimpleNamespace):
 def search(*, item=None, definition=ROWS, listed=(), solution=None, hung="", **options):
     options = {"layouts": "contiguous", "examples": 30, "seconds": 30.0, "seed": 1, "save_failures": False} | options
     progress = SimpleNamespace(step=lambda text: None, clear=lambda: None)
-    session = SimpleNamespace(
-        options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress
-    )
+    session = SimpleNamespace(options=SimpleNamespace(**options), device=SimpleNamespace(kind="cpu"), progress=progress)
     solution = solution or under_test()
     reference = SimpleNamespace(native_seconds=0.0, hung=hung)
     return SizeSearch(item or Item(), definition, listed, session, solution, reference=reference)

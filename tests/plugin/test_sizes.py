@@ -101,6 +101,26 @@ def test_strided_inputs_only_where_they_are_asked_for(run):
     case = strided["test_sizes[contiguous]"]
     assert case.outcome == "failure"
     assert json.loads(line_of(case))["workload"]["recipe"]["layout"] == "strided"
+    assert re.search(r"  strided: x \[\d+, 8\] has strides \[\d\d, 1\]: step .* by x.stride\(\)", case.text)
+    assert "with contiguous inputs it passes" in case.text
+
+
+def test_a_failure_of_strided_inputs_is_run_where_they_are_asked_for(run, tmp_path):
+    """Its line replays there; every other run skips it with the reason, for it is not of that run's contract."""
+    repository = repository_of(tmp_path, "contiguous")
+    path = repository.sizes(4)
+    search = ("-k", "test_sizes", "--fib-examples=20", "--fib-save-failures")
+    found = repository.run(*SIZES, "--fib-layouts=strided", *search)["test_sizes[contiguous]"]
+    uuid = json.loads(line_of(found))["workload"]["uuid"]
+    assert "as test_correct (with --fib-layouts=strided):" in found.text
+    default = repository.run("-k", "test_correct or test_reference or test_speed")
+    assert default.code == 0
+    mine = {case.outcome for case in default.of(uuid[:8])}
+    assert mine == {"skipped"}, default.output
+    message = default[f"test_correct[contiguous-n{sizes_of(found)['n']}-{uuid[:8]}"].message
+    assert f"{path.name}:2: saved with inputs that are strided: --fib-layouts=strided runs it" in message
+    replayed = repository.run("-k", "test_correct", "--fib-layouts=strided")
+    assert sorted(replayed.outcomes().values()) == ["failure", "passed"]
 
 
 def test_the_line_replays_as_a_workload(run, tmp_path):
