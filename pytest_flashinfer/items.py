@@ -108,16 +108,31 @@ class KernelItem(pytest.Function):
             if isinstance(error, BadData) and error.kind == "skip":  # not here, which is nobody's fault
                 path, line, _ = self.reportinfo()
                 pytest.skip(f"{from_here(self.config, path)}:{1 + (line or 0)}: {error}")
+            said = f"{kind}: {error}{self._no_such(error)}"
             if "solution" in self.fixturenames or isinstance(error, (NoReference, Unbound)):
-                pytest.skip(f"{kind}: {error}")
-            text = f"INVALID_REFERENCE: {kind}: {error}"
-            if isinstance(error, ReferenceFailed):
-                line = self.config.stash[SESSION].catalogue.reference_line(self.path)
-                text += f"\n  it is at {from_here(self.config, self.path)}:{line}"
-            elif "workload" in self.fixturenames:
-                path, row, _ = self.reportinfo()
-                text += f"\n  the workload is at {from_here(self.config, path)}:{1 + (row or 0)}"
-            pytest.fail(text + self._replay(), pytrace=False)
+                pytest.skip(said)
+            pytest.fail(f"INVALID_REFERENCE: {said}{self._places(error)}{self._replay()}", pytrace=False)
+
+    def _places(self, error: Exception) -> str:
+        """Return lines on where what an error is about is stated: the reference, or the constraint and the workload."""
+        from pytest_flashinfer.judge.reference.origin import ReferenceFailed
+
+        catalogue, here = self.config.stash[SESSION].catalogue, from_here(self.config, self.path)
+        if isinstance(error, ReferenceFailed):
+            return f"\n  it is at {here}:{catalogue.reference_line(self.path)}"
+        line = catalogue.constraint_line(self.path, getattr(error, "constraint", ""))
+        text = "" if line is None else f"\n  the constraint is at {here}:{line}"
+        if "workload" in self.fixturenames:
+            path, row, _ = self.reportinfo()
+            text += f"\n  the workload is at {from_here(self.config, path)}:{1 + (row or 0)}"
+        return text
+
+    def _no_such(self, error: Exception) -> str:
+        """Return what else may be at fault where no inputs can be made: the sizes that a workload states."""
+        from pytest_flashinfer.inputs.errors import Unsatisfiable
+
+        stated = "workload" in self.fixturenames and isinstance(error, Unsatisfiable) and not error.advised
+        return ", or correct the workload's sizes" if stated else ""
 
     def _refuse(self, reason: str) -> NoReturn:
         """Skip a solution's item, and fail any other, of a definition that leaves open what is right."""

@@ -128,7 +128,12 @@ def _binary(walk: _Walk, node: Any) -> Any:
             return left // right  # exact, however large
         if kind in _GROWTH and _GROWTH[kind](left, right) > MAX_BITS:
             raise ConstraintError("a number grows too large")
-    return _BINARY[kind](left, right)
+    try:
+        return _BINARY[kind](left, right)
+    except (ZeroDivisionError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "ZeroDivisionError" not in str(error):  # so torch has it
+            raise
+        raise ConstraintError(f"cannot be computed: {ast.unparse(node)} divides by zero") from error
 
 
 def _compare(walk: _Walk, node: Any) -> Any:

@@ -5,6 +5,7 @@ Those about axes are in axis_rules.py, those about its code in reference_rules.p
 
 from __future__ import annotations
 
+import contextlib
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from pytest_flashinfer.data.losses import nothing_is_lost
 from pytest_flashinfer.data.misspelt import check_record
 from pytest_flashinfer.data.nearest import did_you_mean
 from pytest_flashinfer.data.reference_rules import DUMP, REFERENCE_RULES
+from pytest_flashinfer.data.truth_values import elementwise, ranks_of
 from pytest_flashinfer.data.vocabulary import COUNTS
 
 if TYPE_CHECKING:
@@ -96,6 +98,17 @@ def constraints_are_true_of_constants(definition: Definition) -> Iterator[Findin
             yield where, f"{text!r} {error}", "fault"
 
 
+def constraints_have_a_truth_value(definition: Definition) -> Iterator[Finding]:
+    """Demand that no constraint compares a tensor and leaves open whether that has to hold of all of its elements."""
+    ranks = ranks_of(definition)
+    for number, text in enumerate(definition.constraints):
+        with contextlib.suppress(ConstraintError):  # which is told of by itself
+            tree = parse(text).tree
+            part = "" if tree is None else elementwise(tree, ranks)
+            if part:
+                yield ("constraints", number), f"{text!r} has no truth value: write `({part}).all()`", "fault"
+
+
 def constraints_agree(definition: Definition) -> Iterator[Finding]:
     """Demand that the constraints of one size or number leave it a value."""
     for name, rules in contradictions(definition):
@@ -133,6 +146,7 @@ RULES = (
     *axis_rules.FIRST_RULES,
     names_do_not_overlap,
     *CONTRACT_RULES,
+    constraints_have_a_truth_value,
     counts_are_expressions,
     axis_rules.axes_are_used,
 )

@@ -8,10 +8,14 @@ class InputsError(Exception):
 
 
 class Unsatisfiable(InputsError):  # noqa: N818 - the name says more without a suffix
-    """No rule makes `constraint` true; the message names it and what would help."""
+    """No rule makes `constraint` true; the message names it and what would help.
+
+    `advised`: the constraint itself is at fault, rather than the sizes or the rules.
+    """
 
     def __init__(self, constraint: str, detail: str, advice: str = "") -> None:
         self.constraint = constraint
+        self.advised = bool(advice)
         supply = "supply the inputs with an `inputs` fixture in a conftest.py beside the definition, or `init` in it"
         super().__init__(f"constraint `{constraint}` cannot be met: {detail}; {advice or supply}")
 
@@ -21,6 +25,7 @@ class Undecided(Unsatisfiable):
 
     def __init__(self, name: str, message: str) -> None:
         self.constraint = f"{name} >= 0"
+        self.advised = True
         super(Unsatisfiable, self).__init__(message)
 
 

@@ -179,15 +179,16 @@ def _check(draft: Draft) -> None:
         if stored:
             data = f"the data of {', '.join(sorted(stored))}"
             raise AxisConflict(rule.text, told_values(rule.tree, env) if rule in reading.scalar else data)
-        raise Unsatisfiable(rule.text, _why(rule, env))
+        raise Unsatisfiable(rule.text, *_why(rule, env))
 
 
-def _why(rule: Rule, env: Mapping[str, Any]) -> str:
+def _why(rule: Rule, env: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a constraint does not hold, and what to do about it where that is not to supply the inputs."""
     try:
         rule.holds(env)
     except NoTruthError as error:
-        return str(error)
-    return "no rule for this constraint made data that satisfies it"
+        return str(error), "correct the constraint"
+    return "no rule for this constraint made data that satisfies it", ""
 
 
 def _lay_out(draft: Draft) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_flashinfer import sources
+from pytest_flashinfer.items import KernelItem
 from pytest_flashinfer.report.excerpt import excerpt
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class ItemReports:
             benchmark.skipped = True  # pytest-benchmark would warn of a fixture that nobody came to use
         if report.failed:
             _add_source(item, report)
+        _place_skip(item, report)
         if self.tracer is not None:
             self.tracer.note(item, report)
         return report
@@ -75,6 +77,13 @@ def _add_status(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         item.user_properties[:] = [*kept, ("status", verdict.status)]
         if not getattr(failure, "built", True):
             item.user_properties.append(("fib_unbuilt", verdict.status))
+
+
+def _place_skip(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Have a skip of a kernel's item point at the line of its workload or definition, not of who found the reason."""
+    if report.skipped and isinstance(report.longrepr, tuple) and isinstance(item, KernelItem):
+        path, line, _ = item.reportinfo()
+        report.longrepr = (str(path), 1 + (line or 0), report.longrepr[2])
 
 
 def _add_source(item: pytest.Item, report: pytest.TestReport) -> None:

@@ -138,6 +138,12 @@ class Catalogue:
         """Return the line on which a definition states its reference, counted from 1."""
         return self.dataset.load(self.stated(path)).lines(("reference",)) or 1
 
+    def constraint_line(self, path: Path, text: str) -> int | None:
+        """Return the line on which a definition states a constraint, counted from 1, or `None`."""
+        loaded = self.dataset.load(self.stated(path))
+        stated = loaded.value.constraints if loaded.value is not None else ()
+        return loaded.lines(("constraints", stated.index(text))) if text in stated else None
+
     def workload(self, path: Path, uuid: str) -> Workload | None:
         """Return one readable workload of a definition, in scope or not."""
         line = self._by_uuid(path).get(uuid)

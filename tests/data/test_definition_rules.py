@@ -1,11 +1,14 @@
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.data import records
+from pytest_flashinfer.data.constraints import ConstraintError, parse
 from pytest_flashinfer.data.contradictions import contradictions
 from pytest_flashinfer.data.definitions import load_definition
 from pytest_flashinfer.data.dialects import translate
@@ -450,6 +453,49 @@ def test_constraints_that_leave_no_value_are_a_fault(tmp_path, constraints):
 @pytest.mark.parametrize("constraints", POSSIBLE, ids=" / ".join)
 def test_constraints_that_leave_a_value_are_none(tmp_path, constraints):
     assert check(tmp_path, {**NUMBERS, "constraints": list(constraints)}) == ()
+
+
+OF_ELEMENTS = {  # constraints, and the part of each that is true or false of elements
+    "a >= 0": "a >= 0",
+    "0 <= a": "0 <= a",
+    "-a < n": "-a < n",
+    "a + b == 3": "a + b == 3",
+    "n > 0 and a[1:] >= a[:-1]": "a[1:] >= a[:-1]",
+    "not (a == b)": "a == b",
+    "(a >= 0) & (a < n)": "(a >= 0) & (a < n)",
+    "0 <= a < n": "0 <= a < n",
+    "t[0] >= 0": "t[0] >= 0",
+    "a": "a",
+    "a >= 0 if n > 1 else n == 1": "a >= 0",
+    "(a >= 0).all()": "",
+    "a[0] == 0 and a[-1] == n": "",
+    "a[:1] == 0 and a[-1:] <= n": "",
+    "one >= 0": "",
+    "a is not None": "",
+    "n in (1, 2, 3)": "",
+    "a.max() < n": "",
+    "len(a) == n": "",
+    "torch.equal(a, b)": "",
+}
+
+
+@pytest.mark.parametrize("text", OF_ELEMENTS)
+def test_a_constraint_that_is_one_for_each_element_is_a_fault(tmp_path, text):
+    """What is said of the text is what torch says of three elements."""
+    axes = {"n": {"type": "var"}, "m": {"type": "var"}, "o": {"type": "const", "value": 1}}
+    shapes = {"a": ["n"], "b": ["n"], "t": ["m", "n"], "one": ["o"]}
+    inputs = {name: {"shape": shape, "dtype": "int32"} for name, shape in shapes.items()}
+    reference = "import torch\ndef run(a, b, t, one):\n    return a + b + t.sum(0) + one\n"
+    outputs = {"y": {"shape": ["n"], "dtype": "int32"}}
+    base = {"axes": axes, "inputs": inputs, "outputs": outputs, "reference": reference, "constraints": [text]}
+    faults = [fault for fault in check(tmp_path, samples.BASE | base) if "truth value" in fault.message]
+    part = OF_ELEMENTS[text]
+    told = [f"{text!r} has no truth value: write `({part}).all()`"] if part else []
+    assert [fault.message for fault in faults] == told
+    assert all(fault.kind == "fault" and fault.where == "constraints[0]" for fault in faults)
+    tensors = {"a": torch.arange(3), "b": torch.arange(3), "t": torch.ones(2, 3), "one": torch.ones(1)}
+    with pytest.raises(ConstraintError) if part else contextlib.nullcontext():
+        parse(text).holds({"n": 3, "m": 2, **tensors})
 
 
 COMPARED = st.tuples(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.integers(-3, 3))

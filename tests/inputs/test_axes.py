@@ -139,7 +139,7 @@ def test_a_workload_that_violates_a_constraint_is_told_the_values():
     ("constraints", "told"),
     [
         (["n > 10"], "`n > 10` does not hold for n = 4; correct the workload"),
-        (["n > 10", "n < 5"], "`n > 10` does not hold for n = 4; correct the constraints: no sizes were found that"),
+        (["n > 10", "n < 5"], "`n > 10` does not hold for n = 4; no sizes were found that satisfy all constraints"),
     ],
 )
 def test_constraints_that_no_size_satisfies_are_not_the_workloads_fault(constraints, told):

@@ -47,7 +47,7 @@ def _advice(contract: Contract, given: Mapping[str, int]) -> str:
     try:
         complete(contract, given)
     except Unsatisfiable:
-        return "correct the constraints: no sizes were found that satisfy all of them"
+        return "no sizes were found that satisfy all constraints: correct these, or the workload's sizes"
     return "correct the workload"
 
 
@@ -98,6 +98,14 @@ def _holds(rule: Rule, env: Mapping[str, Any]) -> bool:
         return False
 
 
+def _is_computed(rule: Rule, env: Mapping[str, Any]) -> bool:
+    try:
+        rule.holds(env)
+    except ConstraintError:
+        return False
+    return True
+
+
 def complete(contract: Contract, wish: Mapping[str, int], pinned: Collection[str] = ()) -> dict[str, Any]:
     """Return sizes that satisfy all constraints over axes, as near to `wish` as a small search finds.
 
@@ -120,7 +128,8 @@ def complete(contract: Contract, wish: Mapping[str, int], pinned: Collection[str
     if missing:
         raise Unsatisfiable(rule.text, f"no size of {' and '.join(missing)} was found for it")
     values = told_values(rule.tree, env)
-    raise Unsatisfiable(rule.text, f"the nearest sizes found have {values}" if values else "it is never true")
+    advice = "" if _is_computed(rule, env) else "correct the constraint"
+    raise Unsatisfiable(rule.text, f"the nearest sizes found have {values}" if values else "it is never true", advice)
 
 
 def _expand(contract: Contract, choice: Mapping[str, int]) -> dict[str, Any]:
