@@ -90,6 +90,8 @@ class HugeSizes:
     def _cases(self, definition: Definition) -> list[Crossing]:
         """Return the cases for which there is room; skips with the reason where there is none."""
         definition = pinned(definition, self.listed)
+        if self.session.device.kind != "cuda" and not room_on(self.session.device):
+            pytest.skip("not tried on the CPU: --fib-huge needs a card")
         waiting = open_constants(definition)
         if waiting:
             pytest.skip(f"axis `{waiting[0]}` is a constant without a value: state it in a workload")

@@ -29,6 +29,7 @@ class Shard:
         self.part = part
         self.parts = parts
         self.left_out = 0
+        self._empty = False
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -53,6 +54,13 @@ class Shard:
             output["fib_left_out"] = self.left_out
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.left_out:
             session.exitstatus = pytest.ExitCode.OK
+            self._empty = True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say of a part without items that this is as it should be."""
+        if self._empty:
+            where = "1 item is in another" if self.left_out == 1 else f"{self.left_out} items are in others"
+            terminalreporter.write_line(f"flashinfer: part {self.part} of {self.parts} has nothing to do: the {where}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

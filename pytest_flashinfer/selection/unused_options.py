@@ -42,13 +42,14 @@ class UnusedOptions:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Warn of what the command line says for a name or pattern that neither a definition nor an op_type has.
 
-        So of a threshold where there is no baseline, as in the first run of a workflow that would compare with one.
+        So of a threshold where there is no baseline, as in the first run of a workflow that would compare with one, and
+        of what only a card could show.
         Lines of an ini file are meant for more than one run; but of a name within them that nothing here has nobody
         can say what it means. Raises pytest.UsageError with `-W error`.
         """
         if not is_first_worker(session.config):
             return
-        for text in (*self._without_baseline(), *self._unmatched()):
+        for text in (*self._without_baseline(), *self._on_cpu(), *self._unmatched()):
             if not self._warn(text):
                 raise pytest.UsageError(text)
 
@@ -56,6 +57,17 @@ class UnusedOptions:
         options = self.session.options
         if options.threshold and options.baseline is None:
             yield "--fib-threshold: nothing is compared: say with --fib-baseline=FILE what an earlier run took"
+
+    def _on_cpu(self) -> Iterator[str]:
+        """Yield what a card only is asked for, where the command line asks for it; an ini file is for both."""
+        if self.session.device.kind == "cuda":
+            return
+        values = {"policy": "any", "cache": "cold"}
+        for option in (each for each in DECLARATIONS if each.dest in values):
+            given = from_line(self.session.config, option)
+            if given not in (None, values[option.dest]):
+                why = "nothing tells which kernels ran" if option.dest == "policy" else "no cache is emptied or filled"
+                yield f"{option.switch}={given}: nothing is judged by it on the CPU, where {why}"
 
     def _unmatched(self) -> Iterator[str]:
         patterns = [pair for pair in dict.fromkeys(self.session.gates.patterns) if pair[1] != "*"]

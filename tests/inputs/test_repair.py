@@ -182,5 +182,6 @@ def test_ids_of_a_large_range_are_made_different_in_no_time():
 
 
 def test_a_constraint_without_a_truth_value_says_so():
-    with pytest.raises(Unsatisfiable, match=r"a.max\(\) <= c.*has no truth value, ask for `\.all\(\)` of it.*; correct the constraint$"):
+    told = r"a.max\(\) <= c.*has no truth value, ask for `\.all\(\)` of it.*; correct the constraint$"
+    with pytest.raises(Unsatisfiable, match=told):
         make_inputs(with_constraints(["a.max() <= c"]), SIZES, Recipe(1))
