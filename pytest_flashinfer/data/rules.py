@@ -87,7 +87,7 @@ def constraints_are_true_of_constants(definition: Definition) -> Iterator[Findin
             if constraint.kind == "prose":
                 yield where, f"{text!r} is in words: it is not checked, nor kept to when inputs are made", "warning"
             elif part := zero_divisor(constraint, constants):
-                yield where, f"{text!r} cannot be computed: {part} divides by zero", "fault"
+                yield where, f"{text!r}: cannot be computed: {part} divides by zero", "fault"
             elif constraint.reads_tensors or not constraint.names <= constants.keys():
                 continue  # a workload has to tell
             elif not constraint.holds(constants):
@@ -95,7 +95,7 @@ def constraints_are_true_of_constants(definition: Definition) -> Iterator[Findin
         except UnsupportedError as error:
             yield where, f"{text!r} is not checked: {error}", "warning"
         except ConstraintError as error:
-            yield where, f"{text!r} {error}", "fault"
+            yield where, f"{text!r}: {error}", "fault"
 
 
 def constraints_have_a_truth_value(definition: Definition) -> Iterator[Finding]:
@@ -125,11 +125,11 @@ def counts_are_expressions(definition: Definition) -> Iterator[Finding]:
             continue
         try:
             prose = not isinstance(text, str) or parse(text, names, tensors=definition.tensor_names).kind == "prose"
-            message = "is no expression over axes and inputs" if prose else ""
+            message = "it is no expression over axes and inputs" if prose else ""
         except ConstraintError as error:
             message = str(error)
         if message:
-            yield (key,), f"{text!r} {message}: it is not used", "warning"
+            yield (key,), f"{text!r} is not used: {message}", "warning"
 
 
 # A fault of these leaves open what is right: the reference means something else than the contract, or inputs are drawn

@@ -158,7 +158,7 @@ class Standing:
     speedups: list[float] = field(default_factory=list)
     rooflines: list[float] = field(default_factory=list)
     bound_share: float | None = None
-    workloads: dict[str, bool] = field(default_factory=dict)  # whether all checks of a workload passed
+    workloads: dict[str, bool] = field(default_factory=dict)  # whether no check of it found the solution wrong
     skipped: str = ""  # why, where an item was
 
     def add(self, result: Result) -> None:
@@ -168,7 +168,7 @@ class Standing:
             return
         self.total += 1
         if result.workload is not None:
-            right = result.outcome != "failed"
+            right = result.outcome != "failed" or result.gated
             self.workloads[result.workload] = right and self.workloads.get(result.workload, True)
         if result.outcome == "failed":
             self.failures[result.status or "FAILED"] += 1

@@ -234,7 +234,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     Declaration(
         "threshold",
         "linelist",
-        "difference from the baseline that matters, as --fib-min-speedup has it (default: 0.05)",
+        "difference from the baseline that matters, 0.05 for 5 per cent, as --fib-min-speedup has it (default: 0.05)",
         repeat=True,
         metavar="SHARE",
     ),

@@ -40,7 +40,8 @@ class Lines:
             except ValueError:
                 value = math.nan
             if not _LEAST < value < math.inf:
-                raise pytest.UsageError(f"{where}: {line!r}: write a number above 0, or NAME:NUMBER")
+                number = "a share such as 0.05 or 5%, or NAME:SHARE" if shares else "a number above 0, or NAME:NUMBER"
+                raise pytest.UsageError(f"{where}: {line!r}: write {number}")
             if shares and value >= 1:
                 raise pytest.UsageError(f"{where}: {_no_share(line, value)}")
             rules.append((name.strip() or "*", value))

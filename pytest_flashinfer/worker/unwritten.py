@@ -32,7 +32,7 @@ def describe(mask: torch.Tensor) -> str:
 
 def statement(output: str, part: str) -> str:
     """Say in one line what it means that a part of an output, as `describe` says it, is poison."""
-    return f"output {output}: {part}: the value that every output is filled with before a call is still there"
+    return f"output {output!r}: {part}: the value that every output is filled with before a call is still there"
 
 
 def index_of(flat: int, shape: Sequence[int]) -> tuple[int, ...]:

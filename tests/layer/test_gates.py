@@ -49,6 +49,8 @@ def test_the_last_line_that_matches_counts(lines, value):
 def test_what_is_no_number(text):
     with pytest.raises(pytest.UsageError, match=r"--x: .*: write a number above 0, or NAME:NUMBER"):
         Lines.parse([text], "--x")
+    with pytest.raises(pytest.UsageError, match=r"--x: .*: write a share such as 0.05 or 5%, or NAME:SHARE"):
+        Lines.parse([text], "--x", shares=True)
 
 
 @pytest.mark.parametrize("text", ["5", "gemm: 5", "1", "100%", "150 %", "1e300"])

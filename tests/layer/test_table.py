@@ -71,6 +71,14 @@ def test_a_workload_on_which_another_check_failed_lends_no_number(gated):
     assert timed in without_wrong([replace(timed, outcome="failed", gated=True), timed]), "too slow is not wrong"
 
 
+def test_a_workload_that_is_only_too_slow_is_right():
+    slow = result("failed", status="SLOWER", gated=True, latency=1e-3)
+    standing = only(replace(result(), check="test_correct"), slow)
+    assert table.cells_of(standing)[2] == "1/1"
+    assert table.cells_of(standing)[-1] == "1 SLOWER"
+    assert table.cells_of(only(slow, replace(result("failed"), check="test_correct")))[2] == "0/1"
+
+
 def test_what_only_failed_has_no_numbers():
     standing = only(result("failed", status="TIMEOUT", latency=1.0, speedup=1.0))
     assert standing.latency is standing.speedup is standing.bound_share is None

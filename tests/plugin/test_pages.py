@@ -67,7 +67,7 @@ def test_commands_in_their_order(page, folder):
 
 SHOWN = {
     "kernel": [
-        "\nINCORRECT_NUMERICAL: output output: never written: the value that every output is filled with ",
+        "\nINCORRECT_NUMERICAL: output 'output': never written: the value that every output is filled with ",
         "\n  case: batch_size=1; ",
         "add this workload line to replay it as test_correct:\n",
     ],

@@ -37,7 +37,7 @@ def test_what_was_left_is_described(unwritten, text):
 
 def test_a_statement_needs_no_other_word():
     assert describe(torch.ones(2, dtype=torch.bool)) == NOTHING
-    text = "output y: last row never written: the value that every output is filled with before a call is still there"
+    text = "output 'y': last row never written: the value that every output is filled with before a call is still there"
     assert statement("y", "last row never written") == text
 
 

@@ -33,6 +33,11 @@ def conclude(spread: Spread, name: str, unsure: Mapping[int, torch.Tensor]) -> O
     return _whole(spread, name, rows_here) if not is_float(spec.dtype) else _real(spread, name)
 
 
+def _count(mask: torch.Tensor, word: str) -> str:
+    number = int(mask.sum())
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def _whole(spread: Spread, name: str, unsure_here: torch.Tensor | None) -> OutputTruth:
     """Put the truth about one output of integers together; `unsure_here` are rows that rounding decides."""
     dtype, native = spread.run.outputs[name].dtype, spread.native[name]
@@ -41,13 +46,13 @@ def _whole(spread: Spread, name: str, unsure_here: torch.Tensor | None) -> Outpu
     if not spread.plan.selects and bool(spread.unsure[name].any()):
         undecided = spread.unsure[name]
         reach = integers.allowed(spread.reach[name]) if name in spread.reach else None
-        notes = [f"{int(undecided.sum())} elements undecided: at a boundary of rounding"]
+        notes = [f"{_count(undecided, 'element')} undecided: at a boundary of rounding"]
     elif unsure_here is not None:
         undecided = unsure_here.reshape(-1, *[1] * (native.ndim - 1)).expand(native.shape)
-        notes = [f"{int(unsure_here.sum())} rows undecided: near-ties"]
+        notes = [f"{_count(unsure_here, 'row')} undecided: near-ties"]
         if name in spread.replaced:
             allowed = id_sets.limit(spread.replaced[name], native.shape[-1])
-            notes = [f"{int(unsure_here.sum())} rows compared by which ids they hold: near-ties"]
+            notes = [f"{_count(unsure_here, 'row')} compared by which ids they hold: near-ties"]
     if name in spread.replaced and _given_scores(spread, native):
         notes.append(f"where scores are equal, {name}:comparison=topk lets ids change places")
     held = spread.held[name] if allowed is not None else None
