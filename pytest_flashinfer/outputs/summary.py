@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from pytest_flashinfer.outputs.repeated import Repeated
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
@@ -57,3 +59,4 @@ def register(config: pytest.Config, session: FibSession, parts: list[Part]) -> N
         config.pluginmanager.register(github, "flashinfer-github")
         parts.append(github)
     config.pluginmanager.register(Summary(parts), "flashinfer-summary")
+    config.pluginmanager.register(Repeated(), "flashinfer-repeated")

@@ -59,3 +59,29 @@ def test_a_log_is_not_cut_to_the_width_of_a_terminal(repository, pytester, monke
     table = [line for line in result.outlines if line.startswith(("  good", "  a_sol"))]
     assert max(map(len, table)) <= 60
     assert any(line.startswith("  a_sol") and "_long " in line for line in table)
+
+
+def test_a_fault_that_every_item_ends_with_is_told_once(repository):
+    """In full at the first item; the others are listed, and junit has all of each."""
+    text = "import pytest\n\n@pytest.fixture\ndef tolerance():\n    raise KeyError('typo')\n"
+    repository.write("definitions/elementwise/conftest.py", text)
+    repository.sizes(4, 9, 16)
+    done = repository.run("-k", "test_correct or test_sizes", "--fib-scope=full")
+    assert set(done.outcomes().values()) == {"error"}
+    said = "conftest.py:5: fixture tolerance: KeyError: 'typo'"
+    blocks = done.output.partition("= ERRORS =")[2].partition("= kernels =")[0].split("ERROR at setup of ")[1:]
+    assert len(blocks) == 4
+    assert all(said in block for block in blocks)
+    assert ["as above" in block for block in blocks] == [False, True, True, True]
+    assert all(said in case.text and "as above" not in case.text for case in done.cases)
+    assert "as above" not in repository.run("-k", "test_correct or test_sizes", "-v").output
+
+
+def test_a_build_that_fails_is_told_once_for_each_solution(repository):
+    for name in ("one", "two"):
+        repository.solve(name, "import nothing_of_the_kind\n")
+    repository.sizes(4, 9)
+    done = repository.run("-k", "test_correct and (one or two)", "--fib-scope=full")
+    blocks = done.output.partition("= FAILURES =")[2].partition("= kernels =")[0].split("test_correct[")
+    blocks = [block for block in blocks if block.startswith(("one-n", "two-n")) and "COMPILE_ERROR" in block]
+    assert ["as above" in block for block in blocks] == [False, True, False, True]
