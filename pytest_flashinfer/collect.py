@@ -131,9 +131,13 @@ def parametrize(metafunc: pytest.Metafunc, file: DefinitionFile) -> None:
 
 
 def workload_id(axes: Sequence[str], workload: Workload) -> str:
-    """Return a short, stable id: the first variable axes with their sizes, then the start of the uuid."""
+    """Return a short, stable id: the first variable axes with their sizes, then the start of the uuid.
+
+    Between a name that ends in a digit and its size is `_`: `plus_1_2` is no size of 12.
+    """
     shown = [axis for axis in axes if axis in workload.axes][:SHOWN_AXES]
-    return "-".join([*(slug(f"{axis}{workload.axes[axis]}") for axis in shown), slug(workload.uuid)[:SHOWN_UUID]])
+    sizes = [f"{axis}{'_' * axis[-1:].isdigit()}{workload.axes[axis]}" for axis in shown]
+    return "-".join([*map(slug, sizes), slug(workload.uuid)[:SHOWN_UUID]])
 
 
 def slug(text: str) -> str:

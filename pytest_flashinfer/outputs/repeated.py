@@ -35,8 +35,8 @@ def _repeats(reporter: pytest.TerminalReporter) -> Iterator[tuple[Any, list[str]
     """Yield what pytest shows of each failure that one before it is like, and the lines of that."""
     seen: set[tuple[str, object, tuple[str, ...]]] = set()
     for report in (*reporter.stats.get("error", ()), *reporter.stats.get("failed", ())):
-        entries = getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", None)
-        lines = entries[-1].lines if entries else []
+        entries: Any = getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", None)
+        lines: list[str] = entries[-1].lines if entries else []
         if not lines or not lines[0].startswith(_OF_MANY):
             continue
         facts = dict(report.user_properties)
