@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_flashinfer.collect import workload_id
 from pytest_flashinfer.selection import keyword
 from pytest_flashinfer.selection.catalogue import Catalogue
 from pytest_flashinfer.selection.keyword import Keyword, Names
@@ -47,6 +48,15 @@ def test_the_same_items_as_without(two, collected, monkeypatch, expression):
     found = collected("-k", expression)
     monkeypatch.setattr(Keyword, "excludes", lambda *_: False)
     assert found == collected("-k", expression)
+
+
+def test_a_size_is_told_from_the_name_of_its_axis():
+    """And found by any part of both."""
+    workload = SimpleNamespace(axes={"n": 4, "plus_1": 12}, uuid="w-1")
+    assert workload_id(("n", "plus_1"), workload) == "n4-plus_1_12-w_1"
+    names, part = Names(frozenset(), ("n", "plus_1"), lambda: "w-1"), "plus_1_12"
+    ends = range(1, len(part) + 1)
+    assert [part[start:end] for end in ends for start in range(end) if not names.may_match(part[start:end])] == []
 
 
 @pytest.mark.parametrize("expression", ["unheard_of", "unheard_of and test_sizes", "test_huge"])
