@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 _PLUS_ONE: Final = re.compile(r"(.+)_plus_(?:1|one)(?:_\w+)?$")
 _QUOTIENT: Final = re.compile(r"(.+)_div_(\d+)$")
 _ONE: Final = frozenset({"one", "single", "singleton", "scalar"})
-_INDEX: Final = re.compile(r"indptr|ind(ices|ex)|_idx|page_len|seq_?len|_lens?$|table|_ids?$|slot|cu_|offsets")
+_INDEX: Final = re.compile(
+    r"indptr|ind(ices|ex)(_|$)|(^|_)idx(_|$)|page_lens?(_|$)|seq_?len|_lens?$|(^|_|page|block)tables?(_|$)|_ids?$"
+    r"|(^|_)slots?(_|$)|(^|_)cu_|offsets"
+)
 _POINTERS: Final = re.compile(r"indptr|cu_?seq_?lens|offsets|_ptrs?$", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"^(len|num|n|size)_|_(len|size|length)$", re.IGNORECASE)
 # What an array of pointers has one entry more than, by convention, where no constraint says so.

@@ -240,8 +240,8 @@ def test_an_optional_tensor_counts_as_present():
 
 def test_what_nobody_can_parse_is_kept_apart():
     reading = read(("a ==", "rows come in order, always", "open('x')"), {})
-    assert reading.prose == ("rows come in order, always",)
-    assert len(reading.broken) == 2
+    assert [text.partition(":")[0] for text in reading.broken] == ["a ==", "open('x')"]
+    assert reading.axis == reading.scalar == reading.data == ()
 
 
 def test_output_shapes_follow_from_the_axes():
@@ -260,6 +260,21 @@ def test_entries_of_shapes_may_be_arithmetic():
     definition = define("half", axes(n=None, h=8), {"x": tensor("n")}, {"y": tensor(None)}, "")
     definition.inputs["x"] = type(definition.inputs["x"])(("n", "h / 2"), "uint8")
     assert grid_of(definition).elements({"n": 3, "h": 8}) == 3 * 4 + 1
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "tied"),
+    [
+        ("len_q", "len_kv", True), ("len_qo", "len_k", True), ("seqlen_q", "seqlen_k", True), ("q_len", "kv_len", True),
+        ("max_seqlen_q", "max_seqlen_kv", True), ("q_len_padded", "len_kv_padded", True),
+        ("len_quota", "len_kv", False), ("len_q", "len_keep", False), ("q_lens_at_all", "kv_len", False),
+        ("seq_len_quanta", "kv_len", False),
+    ],
+)  # fmt: skip
+def test_only_the_lengths_of_queries_and_keys_are_tied_by_their_names(queries, keys, tied):
+    sizes = axes(**{queries: None, keys: None})
+    definition = define("d", sizes, {"x": tensor(queries), "w": tensor(keys)}, {"y": tensor(queries)}, "")
+    assert (grid_of(definition).settled({queries: 9, keys: 2})[keys] == 9) is tied
 
 
 def test_queries_get_as_many_keys_where_both_are_free():

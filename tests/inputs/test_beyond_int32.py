@@ -8,6 +8,7 @@ import pytest
 
 from pytest_flashinfer.data.model import Axis, Definition, TensorSpec
 from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.sizes import beyond_int32
 from pytest_flashinfer.inputs.sizes.beyond_int32 import crossings
 from pytest_flashinfer.inputs.sizes.grid import grid_of
 from tests.inputs.contracts import ALL, PAGED_DECODE, RAGGED
@@ -25,17 +26,19 @@ def test_the_least_size_that_crosses():
 
 
 @pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.name)
-def test_every_case_crosses_and_the_smallest_comes_first(definition):
-    found = crossings(definition, 1 << 20)
+def test_every_case_crosses_and_the_smallest_comes_first(definition, monkeypatch):
+    monkeypatch.setattr(beyond_int32, "_OFFSETS", 1 << 20)
+    found = crossings(definition)
     grid = grid_of(definition)
     assert all(grid.largest(case.axes) > 1 << 20 for case in found)
     assert [case.nbytes for case in found] == sorted(case.nbytes for case in found)
     assert len({str(case.axes) for case in found}) == len(found)
 
 
-def test_where_ids_point_into_an_axis_some_point_beyond():
+def test_where_ids_point_into_an_axis_some_point_beyond(monkeypatch):
     """The least size that crosses has one page beyond, which hardly any id would be."""
-    case = next(case for case in crossings(PAGED_DECODE, 1 << 16) if case.axis == "pages")
+    monkeypatch.setattr(beyond_int32, "_OFFSETS", 1 << 16)
+    case = next(case for case in crossings(PAGED_DECODE) if case.axis == "pages")
     ids = make_inputs(PAGED_DECODE, case.axes, case.recipe)["kv_indices"]
     elements = grid_of(PAGED_DECODE).largest(case.axes) // case.axes["pages"]
     assert int(ids.max()) * elements > 1 << 16

@@ -366,6 +366,36 @@ def test_usual_values_come_from_descriptions_and_names(spec, value):
     assert isinstance(made, torch.Tensor) == (spec.shape == ())
 
 
+@pytest.mark.parametrize(
+    ("description", "width"),
+    [
+        ("1/sqrt(head_dim_qk + head_dim_kpe) = 1/sqrt(192)", 192),  # the first names what there is not
+        ("1/sqrt(head_dim_qk)", 48),
+        ("1/sqrt(qk + rope)", 48),
+        ("1/sqrt(nope + rope)", 24),
+    ],
+)
+def test_a_softmax_scale_is_of_sizes_that_the_definition_has(description, width):
+    scale = tensor(None, description=description)
+    sizes = axes(n=None, head_dim=48, nope=16, rope=8)
+    definition = define("d", sizes, {"x": tensor("n head_dim"), "sm_scale": scale}, {"y": tensor("n")}, "")
+    assert make_inputs(definition, {"n": 5}, Recipe(0))["sm_scale"] == pytest.approx(width**-0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("slot_mapping", "int32"), ("slots", "int32"), ("block_tables", "int32"), ("pagetable", "int32"),
+        ("cu_seqlens", "int32"), ("topk_idx", "int32"), ("kv_indices", "int32"), ("cu_blocks", "int32"),
+        ("slotted", "bfloat16"), ("stable_softmax", "bfloat16"), ("focu_s", "bfloat16"), ("accu_x", "bfloat16"),
+        ("indexer_weights", "bfloat16"),
+    ],
+)  # fmt: skip
+def test_an_unknown_dtype_is_that_of_indices_where_a_whole_word_of_the_name_says_so(name, dtype):
+    inputs = {"x": tensor("n h", "bfloat16"), name: tensor("n h", "unknown")}
+    assert contract_of(define("d", axes(n=None, h=8), inputs, {"y": tensor("n")}, "")).dtype(name) == dtype
+
+
 def test_rotary_tables_hold_cosines_and_sines():
     table = make_inputs(ROPE, {"num_tokens": 4, "max_position": 9}, Recipe(0, family="huge"))["cos_sin_cache"]
     factor = float(table[0, 0])

@@ -163,6 +163,10 @@ def test_where_a_seed_decides_what_is_drawn_only_the_support_is_judged(*, given:
 def test_a_seed_may_be_taken_from_an_input_that_the_reference_does_not_use() -> None:
     assert told(lambda probs, philox_seed: torch.multinomial(probs, 1)[:, 0], philox_seed=3).seeded
     assert told(lambda probs: torch.multinomial(probs, 1)[:, 0]).seeded is False
+    for name in ("seed", "rng", "rng_state", "random_u", "uniform_samples", "gumbel_noise", "noise1", "generators"):
+        assert told(lambda probs, _: torch.multinomial(probs, 1)[:, 0], **{name: 3}).seeded, name
+    for name in ("denoised", "uniformity", "strngth", "operand", "reseeding"):
+        assert not told(lambda probs, _: torch.multinomial(probs, 1)[:, 0], **{name: 3}).seeded, name
     reseeds = told(lambda probs: torch.manual_seed(0) and torch.multinomial(probs, 1)[:, 0])
     assert reseeds.seeded
 

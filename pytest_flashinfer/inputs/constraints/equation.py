@@ -30,14 +30,17 @@ def whole(value: object) -> int | None:
     return int(value) if isinstance(value, int) else None
 
 
-def size(tree: ast.expr | None, env: Mapping[str, Any]) -> int | None:
-    """Return the whole number that a tree gives, or `None` where something in it is not known."""
-    if tree is None:
-        return None
+def evaluated(tree: ast.expr, env: Mapping[str, Any]) -> Any:
+    """Return what a tree comes to, `None` where it cannot be computed."""
     try:
-        return whole(run(tree, env))
+        return run(tree, env)
     except ConstraintError:
         return None
+
+
+def size(tree: ast.expr | None, env: Mapping[str, Any]) -> int | None:
+    """Return the whole number that a tree gives, or `None` where something in it is not known."""
+    return None if tree is None else whole(evaluated(tree, env))
 
 
 def invert(rule: Rule, unknown: str, env: Mapping[str, Any]) -> int | str | None:
@@ -50,7 +53,7 @@ def invert(rule: Rule, unknown: str, env: Mapping[str, Any]) -> int | str | None
         return None
     for side, other in ((rule.left, rule.right), (rule.right, rule.left)):
         if getattr(side, "id", None) == unknown:
-            value = _value(other, env)
+            value = evaluated(other, env)
             if isinstance(value, str):
                 return value
             number = whole(value)
@@ -91,19 +94,12 @@ def _acts_through(tree: ast.expr, name: str, operators: tuple[type[ast.AST], ...
     return known and all(_acts_through(part, name, operators) for part in parts if name in names_of(part))
 
 
-def _value(tree: ast.expr, env: Mapping[str, Any]) -> object:
-    try:
-        return run(tree, env)
-    except ConstraintError:
-        return None
-
-
 def _search(rule: Rule, unknown: str, env: dict[str, Any]) -> int | None:
     def gap(x: int) -> float | None:
         env[unknown] = x
-        left, right = _value(rule.left, env), _value(rule.right, env)  # type: ignore[arg-type]
+        left, right = evaluated(rule.left, env), evaluated(rule.right, env)  # type: ignore[arg-type]
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        return float(left - right) if numbers else None  # type: ignore[operator]
+        return float(left - right) if numbers else None
 
     low = 0 if gap(0) is not None else 1  # a division by the unknown has no value at 0
     start = gap(low)

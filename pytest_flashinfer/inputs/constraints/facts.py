@@ -45,7 +45,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All constraints, sorted: `axis` rules need no data, `data` rules do; `prose` and `broken` nobody can check.
+    """All constraints, sorted: `axis` rules need no data, `data` rules do; `broken` nobody can read.
 
     `scalar` rules need no data either, but no size follows from them: they say which values a float scalar may have.
     """
@@ -53,7 +53,6 @@ class Reading:
     axis: tuple[Rule, ...]
     scalar: tuple[Rule, ...]
     data: tuple[Rule, ...]
-    prose: tuple[str, ...]
     broken: tuple[str, ...]
     facts: Facts
 
@@ -150,7 +149,6 @@ def read(constraints: tuple[str, ...], shapes: Shapes, floats: Collection[str] =
     axis: list[Rule] = []
     scalar: list[Rule] = []
     data: list[Rule] = []
-    prose: list[str] = []
     broken: list[str] = []
     facts = Facts()
     tensors = {name for name, dims in shapes.items() if dims is not None}
@@ -160,8 +158,7 @@ def read(constraints: tuple[str, ...], shapes: Shapes, floats: Collection[str] =
         except ConstraintError as error:
             broken.append(f"{text}: {error}")
             continue
-        if expression.tree is None:
-            prose.append(text)
+        if expression.tree is None:  # words, which nobody can check
             continue
         for part in _parts(_ShapesToAxes(shapes).visit(ast.parse(ast.unparse(expression.tree), mode="eval").body)):
             rule = as_rule(text, part)
@@ -174,4 +171,4 @@ def read(constraints: tuple[str, ...], shapes: Shapes, floats: Collection[str] =
             else:
                 (scalar if _bounds_scalars(rule, floats) else axis).append(rule)
     add_following([rule.tree for rule in data], tensors, facts)
-    return Reading(tuple(axis), tuple(scalar), tuple(data), tuple(prose), tuple(broken), facts)
+    return Reading(tuple(axis), tuple(scalar), tuple(data), tuple(broken), facts)

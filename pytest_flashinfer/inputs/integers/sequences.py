@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -182,8 +181,6 @@ def _last_pages(setting: Setting, pages: list[int], page: int, wanted: int) -> l
     last = [0] * len(pages)
     for k, i in enumerate(filled):
         last[i] = cycle[(start + k) % len(cycle)]
-    if re.search("previous page", setting.contract.definition.description or ""):  # which its first page has not
-        last = [max(n, min(2, page)) if p == 1 else n for p, n in zip(pages, last, strict=True)]
     missing = wanted - sum((p - 1) * page + n for p, n in zip(pages, last, strict=True) if p)
     return lengths.raised(last, missing, [page if p else 0 for p in pages])
 

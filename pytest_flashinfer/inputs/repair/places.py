@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.data.evaluate import run
+from pytest_flashinfer.inputs.constraints.equation import evaluated
 from pytest_flashinfer.inputs.constraints.trees import stripped
 
 if TYPE_CHECKING:
@@ -145,11 +144,3 @@ def ends_of(dtype: torch.dtype) -> tuple[int, int]:
         return 0, 1
     ends = torch.iinfo(dtype)
     return ends.min, min(ends.max, torch.iinfo(torch.int64).max)
-
-
-def evaluated(tree: ast.expr, env: Mapping[str, Any]) -> Any:
-    """Return what a tree comes to, `None` where it cannot be computed."""
-    try:
-        return run(tree, env)
-    except ConstraintError:
-        return None

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.inputs.constraints.equation import size
+from pytest_flashinfer.inputs.constraints.equation import evaluated, size
 from pytest_flashinfer.inputs.constraints.limits import limits
 from pytest_flashinfer.inputs.constraints.lists import of_tensors
 from pytest_flashinfer.inputs.constraints.trees import both_ways, constant, joined, names_of, positive, stripped
 from pytest_flashinfer.inputs.dtypes import as_numbers, is_integer
 from pytest_flashinfer.inputs.repair.moves import Moves
-from pytest_flashinfer.inputs.repair.places import Span, evaluated
+from pytest_flashinfer.inputs.repair.places import Span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

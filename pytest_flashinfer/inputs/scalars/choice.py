@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from pytest_flashinfer.data.constraints import ConstraintError
-from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs.constraints.equation import whole
+from pytest_flashinfer.inputs.constraints.equation import evaluated, whole
 from pytest_flashinfer.inputs.constraints.limits import just_inside
 from pytest_flashinfer.inputs.constraints.trees import comparisons
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float, torch_dtype
@@ -163,10 +161,7 @@ def _compared(contract: Contract, name: str, env: Mapping[str, Any], *operators:
 
 def _numbers(tree: ast.expr, env: Mapping[str, Any]) -> list[float]:
     """Return the number that a tree gives, or those of a list."""
-    try:
-        value = run(tree, env)
-    except ConstraintError:
-        return []
+    value = evaluated(tree, env)
     values = value if isinstance(value, list | tuple | set) else [value]
     numbers = [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
     return [each for each in numbers if math.isfinite(each)]

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError, evaluate_integer
-from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs.constraints.equation import size, whole
+from pytest_flashinfer.inputs.constraints.equation import evaluated, size, whole
 from pytest_flashinfer.inputs.constraints.trees import constant
 from pytest_flashinfer.inputs.dtypes import NOT_TENSORS, is_float
 from pytest_flashinfer.inputs.roles.descriptions import modes
@@ -143,10 +142,8 @@ def _softmax_scale(contract: Contract, description: str, env: Mapping[str, Any])
     sizes = {n: v for n, v in env.items() if isinstance(v, int)}
     for found in _ROOT.finditer(description):
         try:
-            width = evaluate_integer(
-                found[1].replace("head_dim_qk", "128") if "head_dim_qk" not in sizes else found[1], sizes
-            )
-        except ConstraintError:
+            width = evaluate_integer(found[1], sizes)
+        except ConstraintError:  # it names what the definition does not have
             continue
         return float(max(1, width) ** -0.5)
     names = [*contract.constants, *contract.axis_names]
@@ -244,8 +241,5 @@ def tied_scalars(contract: Contract, env: dict[str, Any]) -> None:
 
 def _number(tree: ast.expr, env: Mapping[str, Any]) -> int | None:
     """Return the whole number that a tree gives, that of a tensor of one element included."""
-    try:
-        value = run(tree, env)
-    except ConstraintError:
-        return None
+    value = evaluated(tree, env)
     return whole(value.item() if hasattr(value, "item") and value.numel() == 1 else value)

@@ -6,8 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_flashinfer.data.constraints import ConstraintError, told_values
-from pytest_flashinfer.data.evaluate import run
-from pytest_flashinfer.inputs.constraints.equation import invert, whole
+from pytest_flashinfer.inputs.constraints.equation import evaluated, invert, whole
 from pytest_flashinfer.inputs.contract import Contract, contract_of
 from pytest_flashinfer.inputs.dtypes import is_packed, storage_shape
 from pytest_flashinfer.inputs.errors import AxisConflict, InputsError, Unsatisfiable
@@ -212,10 +211,7 @@ def _neighbours(value: int, rule: Rule, env: Mapping[str, Any]) -> Iterator[int]
 
 
 def _number(tree: ast.expr, env: Mapping[str, Any]) -> int:
-    try:
-        return whole(run(tree, env)) or 0
-    except ConstraintError:
-        return 0
+    return whole(evaluated(tree, env)) or 0
 
 
 def shape_of(trees: tuple[ast.expr, ...], env: Mapping[str, Any]) -> tuple[int | None, ...]:
@@ -225,13 +221,10 @@ def shape_of(trees: tuple[ast.expr, ...], env: Mapping[str, Any]) -> tuple[int |
     """
     shape: list[int | None] = []
     for tree in trees:
-        try:
-            size = whole(run(tree, env))
-        except ConstraintError:
-            shape.append(None)
-            continue
-        if size is None or size < 0:
-            raise InputsError(f"shape entry `{ast.unparse(tree)}` is {run(tree, env)}, not a whole number of elements")
+        value = evaluated(tree, env)
+        size = whole(value)
+        if value is not None and (size is None or size < 0):
+            raise InputsError(f"shape entry `{ast.unparse(tree)}` is {value}, not a whole number of elements")
         shape.append(size)
     return tuple(shape)
 

@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs.sizes.grid import Grid, grid_of
 if TYPE_CHECKING:
     from pytest_flashinfer.data.model import Definition
 
-OFFSETS: Final = 1 << 31
+_OFFSETS: Final = 1 << 31
 _ANY: Final = 1 << 62  # elements: what there is room for is the caller's to say
 _POOL: Final = 1.25  # of the least size, where ids point into an axis: a fifth of them then points beyond
 _WORK: Final = 16  # bytes an element for what a reference makes on its way: four copies in float32
@@ -32,31 +32,31 @@ class Crossing:
     nbytes: int
 
 
-def crossings(definition: Definition, offsets: int = OFFSETS) -> list[Crossing]:
-    """Return a case for each free axis that can grow so far, the smallest first; `offsets` stands for 2**31."""
+def crossings(definition: Definition) -> list[Crossing]:
+    """Return a case for each free axis that can grow so far, the smallest first."""
     grid = grid_of(definition, (), _ANY)
     found: list[Crossing] = []
     for name in grid.contract.free:
-        least = _least(grid, name, offsets)
-        if name in grid.counts and least >= offsets:
+        least = _least(grid, name)
+        if name in grid.counts and least >= _OFFSETS:
             continue  # as many sequences as that: only the pointers to them would cross
         value = int(least * _POOL) if name in grid.pools else least
         try:
             axes = grid.settled({**grid.base, name: value})
         except InputsError:
             continue
-        if grid.largest(axes) > offsets and all(axes != other.axes for other in found):
+        if grid.largest(axes) > _OFFSETS and all(axes != other.axes for other in found):
             recipe = Recipe(len(found), structure=grid.structures[0])
             found.append(Crossing(name, axes, recipe, _needed(definition, grid, axes)))
     return sorted(found, key=lambda each: each.nbytes)
 
 
-def _least(grid: Grid, name: str, offsets: int) -> int:
-    """Return the least size at which some tensor crosses; tensors grow with the axis, or `offsets` is returned."""
-    low, high = grid.lowest(name), offsets
+def _least(grid: Grid, name: str) -> int:
+    """Return the least size at which some tensor crosses; tensors grow with the axis, or 2**31 is returned."""
+    low, high = grid.lowest(name), _OFFSETS
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if _largest(grid, name, middle) > offsets else (middle + 1, high)
+        low, high = (low, middle) if _largest(grid, name, middle) > _OFFSETS else (middle + 1, high)
     return low
 
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 _ROUNDS: Final = 6
 _SPARE: Final = 2  # of what a total may be, one part in so many is left at the most
-_DENSE_Q: Final = re.compile(r"^(q|qo)_?(seq_?)?len$|seq_?len_q|^len_q|^Q$|^q_len|^num_q(ueries)?$")
-_DENSE_KV: Final = re.compile(r"^kv?_?(seq_?)?len$|seq_?len_kv?$|^len_kv?|^KV$|^num_k(v|eys)$")
+_DENSE_Q: Final = re.compile(
+    r"^(q|qo)_?(seq_?)?len$|seq_?len_qo?(_|$)|^len_qo?(_|$)|^Q$|^q_len(gth)?(_|$)|^num_q(ueries)?$"
+)
+_DENSE_KV: Final = re.compile(r"^kv?_?(seq_?)?len$|seq_?len_kv?$|^len_kv?(_|$)|^KV$|^num_k(v|eys)$")
 
 
 def settle(contract: Contract, plan: Plan, wish: Mapping[str, int], pinned: Collection[str] = ()) -> dict[str, int]:

@@ -20,7 +20,8 @@ _DOUBT = 2.0**-20  # relative change of the inputs under which a token at the ed
 _DOUBTED = 2  # runs with changed inputs
 _UNLIKE = 2.0**-10  # relative difference of weights that sums in another order do not make
 _NO_ID = -1  # in columns that a row has no id for
-_GIVEN = re.compile(r"seed|philox|rng|(^|_)rand|uniform|gumbel|noise|generator")  # inputs that decide what is drawn
+# Inputs that decide what is drawn; a `denoised` one, or a `uniformity`, does not.
+_GIVEN = re.compile(r"(^|_)(rand|philox|(seed|rng|uniform|gumbel|noise|generator)s?\d*(_|$))")
 
 
 @dataclass(frozen=True, slots=True)
