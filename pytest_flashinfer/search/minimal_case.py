@@ -73,6 +73,7 @@ class Search:
     outcome: Outcome = field(default_factory=Outcome)
     _known: dict[str, Exception | None] = field(default_factory=dict)
     _deadline: float = math.inf
+    _excused: bool = False  # a case that took all the time by itself
     _most: int = 0  # the greatest length that was tried
     _put_off: list[Drawn] = field(default_factory=list)  # long cases that would have taken long
 
@@ -117,9 +118,20 @@ class Search:
             self._most = max(self._most, self.length(drawn))
             if self.built or self.outcome.tried > 1:
                 self.growth.note(self.sizes(drawn), time.monotonic() - start)
-            if self.outcome.tried == 1 and not self.built:
-                self._deadline = time.monotonic() + self.seconds
+            self._time(time.monotonic() - start)
         return self._known[text]
+
+    def _time(self, seconds: float) -> None:
+        """Begin the time with the first case, which may build; one other that takes all of it alone is given back.
+
+        How its time would grow with its sizes nobody knew, and the small cases after it tell more than it did. Only
+        where more cases are wanted than were tried.
+        """
+        if self.outcome.tried == 1 and not self.built:
+            self._deadline = time.monotonic() + self.seconds
+        elif self.outcome.tried < self.least and seconds > self.seconds and not self._excused:
+            self._deadline += seconds
+            self._excused = True
 
     def _try_long(self) -> None:
         """Check one long case where a kernel took so long on small ones that none was tried."""

@@ -199,9 +199,9 @@ def test_a_cap_is_off_where_it_can_be(code):
 def test_listed_integers_are_tried_where_they_do_not_follow_from_sizes():
     plain = scaled(window_left="int32")
     same, other = [[{"n": n, "window_left": w} for n, w in ((2, 5), (4, last))] for last in (5, 7)]
-    by_name = {"window_left": (1, 5, 0)}
+    by_name = {"window_left": (1, 67, 5, 0)}
     assert grid_of(plain, same).usual == {"window_left": 5}
-    assert grid_of(plain, same).scalars == {"window_left": (-1, 1, 0)}
+    assert grid_of(plain, same).scalars == {"window_left": (-1, 1, 67, 0)}
     assert grid_of(plain, other).scalars == grid_of(plain, same[:1]).scalars == by_name
 
 

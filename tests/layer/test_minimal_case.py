@@ -181,6 +181,15 @@ def test_building_is_not_taken_from_the_time(clock):
     assert run(kernel, *range(10), seconds=20, built=True).tried == 1, "what is built has its time from the start"
 
 
+def test_a_case_that_took_all_the_time_alone_is_given_back_once(clock):
+    """What grows with the square of a size is known to only once it was called with a large one."""
+    kernel = Kernel(clock=clock, seconds=[1.0, 1.0, 90.0, 1.0, 1.0, 90.0])
+    outcome = run(kernel, 2, 3, 4000, 4, 5, 4001, 6, 7, 8, seconds=10.0, least=20)
+    assert kernel.sizes[:5] == [2, 3, 4000, 4, 5]
+    assert clock.reading < 200.0
+    assert outcome.smallest is None
+
+
 def test_a_failure_that_took_longer_than_the_time_counts(clock):
     kernel = Kernel(3, clock=clock, seconds=[1.0, 100.0])
     assert run(kernel, 1, 3, seconds=10).smallest == case(3)

@@ -41,7 +41,7 @@ _FLOATS: Final[tuple[tuple[str, float, tuple[float, ...]], ...]] = (
     (r"(^|_)(alpha|beta|coef\w*)(_|$)", 1.0, (0.5, 0.0, 1.75, -1.0, 0.3)),  # terms that a kernel may leave out
     (r"scale|alpha|beta|factor|gamma|multiplier|coef", 1.0, (0.5, 1.75, 0.0625, 8.0, 0.3)),
 )
-_WINDOWS: Final = (1, 5, 0)  # keys to either side; of a window as a whole there is one at least
+_WINDOWS: Final = (1, 67, 5, 0)  # keys to either side, also more than a tile; a window as a whole has one at least
 _UNNAMED: Final = (1.0, 0.5, 2.0, 0.6113)  # that no ratio of small numbers is equal to
 # Factors of the scale that a softmax usually has: some models have more or less, and no table has them all.
 _AROUND: Final = (0.375, 2.5, 6.0, 0.1, 1.25)
