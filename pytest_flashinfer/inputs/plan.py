@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from pytest_flashinfer.inputs.constraints.hints import Bound
 from pytest_flashinfer.inputs.constraints.trees import constant, names_of
 from pytest_flashinfer.inputs.integers.shared_pages import pages_are_read_only
-from pytest_flashinfer.inputs.roles.nonfinite import FINITE
 from pytest_flashinfer.inputs.roles.recognition import all_roles
+from pytest_flashinfer.inputs.roles.stated_promises import Promises, stated_promises, words_of
 from pytest_flashinfer.inputs.roles.subject import NAMES, Role, find_axis, page_size, pools
 
 if TYPE_CHECKING:
@@ -21,30 +21,6 @@ if TYPE_CHECKING:
 _ONE_MORE: Final = re.compile(r"indptr|cu_|plus_?(1|one)|\+")
 _ENDS: Final = re.compile(r"\bends?\b|_ends?\b|cum|inclusive")
 _FROM_ZERO: Final = re.compile(r"\b(start|begin|first)\w*[^.;,]{0,20}\b(0|zero)\b|^\[?0,")
-_WHATEVER: Final = r"whatever (\w+ ){1,4}holds?"
-_LOOSE: Final = re.compile(
-    rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
-)
-_JUNK: Final = re.compile(r"padd(ing|ed)\b[^.]{0,30}(arbitrary|garbage|undefined)|(arbitrary|garbage)[^.]{0,20}padding")
-_REPEATS: Final = re.compile(r"may (name|choose|pick|list)[^.]{0,30}(more than once|twice|several)|may repeat")
-_CONTAINED: Final = re.compile(
-    rf"{_WHATEVER}|bit for bit|(never|must not|no) (influence|affect|reach|leak)|touch(es)? (its|their) own"
-)
-_COPIED: Final = re.compile(r"\bcop(ied|ies)\b|pass(es|ed)? through")
-_MIXES: Final = re.compile(
-    r"@ |mm\(|matmul|einsum|softmax|linear|conv|\.(sum|mean|cumsum)\b|\* [^\n=]{1,60} [-+] [^\n=]{1,60} \*"
-)
-_UNNAMED: Final = re.compile(
-    r"(\b(not|never|no \w+) (is )?(listed|named|referenced|used|selected|chosen|points?)"
-    r"|\bun(listed|named|used|referenced)|\bpadding (row|slot|token|entry))\b[^.]{0,40}"
-    r"(arbitrary|garbage|undefined|stale)"
-)
-_HOLES: Final = re.compile(r"-1[^.]{0,90}\b(anywhere|any (place|position|column|order)|holes?|gaps?|interleaved)\b")
-_EMPTY: Final = re.compile(
-    r"\b(empty|without( any)? (keys?|pages?|tokens?)|(has|have|with) no (keys?|pages?|tokens?))\b"
-    r"(?![^.;]{0,20}(never|not (occur|allowed)|do(es)? not|don't))"
-)
-_SHARED: Final = re.compile(r"(pages?|blocks?)\b[^.]{0,60}\bshared?\b|\bshared? (pages?|blocks?)|prefix.shar")
 _TOTAL: Final = re.compile(r"total|nnz|sum|num_(tokens|rows|kv|q|indices)|tokens$|rows$|^(m|n|t)$", re.IGNORECASE)
 
 
@@ -89,13 +65,7 @@ class Plan:
     caches: dict[str, int | None]  # tensors whose leading axis page ids point into: the axis of a page's slots
     shared: bool  # sequences may share pages: the definition says so, or nothing is written into them
     rereads: bool  # nothing is: a page may come twice in a sequence too
-    loose: bool  # it says that slots nobody points at hold arbitrary data, and does not ask that to be finite
-    junk: bool  # it says that padding is arbitrary
-    repeats: bool  # it says that a token may name an expert several times
-    contained: bool  # it says that some values reach no others, whatever they hold, or that some are only copied
-    unnamed: bool  # it says that rows which no index names hold arbitrary data
-    holes: bool  # it says that unused entries of a row may stand before used ones
-    speaks_of_empty: bool  # it says what goes for sequences without tokens
+    promises: Promises
 
     def of(self, kind: str) -> list[str]:
         """Return the inputs that have this role."""
@@ -116,31 +86,17 @@ def plan_of(contract: Contract) -> Plan:
     limits = [limit for name in pages if (limit := roles[name].limit) is not None]
     pool = ast.unparse(limits[0]) if limits else None
     size = page_size(contract, pool) if pool else find_axis(contract, "page") if pages else None
-    text = " ".join(filter(None, (contract.definition.description, *(s.description for s in
-                    contract.definition.inputs.values())))).lower()  # fmt: skip
-    of_outputs = " ".join(filter(None, (spec.description for spec in contract.definition.outputs.values()))).lower()
+    promises = stated_promises(contract.definition)
     pointers = _pointers(contract, roles, pages, last_page)
     caches = _caches(contract, pool)
-    rereads = pages_are_read_only(contract, caches, pool, text)
+    rereads = pages_are_read_only(contract, caches, pool, words_of(contract.definition))
     return Plan(
         roles, pointers, pages, last_page, size, lengths,
         _batch(contract, roles, {p.name for p in pointers if p.open}, last_page, lengths), caches,
-        shared=rereads or bool(_SHARED.search(text)),
+        shared=rereads or promises.shared,
         rereads=rereads,
-        loose=any(_LOOSE.search(each) and not FINITE.search(each) for each in re.split(r"[.;]\s", text)),
-        junk=bool(_JUNK.search(text)),
-        repeats=bool(_REPEATS.search(text)),
-        contained=bool(_CONTAINED.search(text)) or _copies(contract, text),
-        unnamed=bool(_UNNAMED.search(text)),
-        holes=bool(_HOLES.search(text)),
-        speaks_of_empty=bool(_EMPTY.search(f"{text} {of_outputs}")),
+        promises=promises,
     )  # fmt: skip
-
-
-def _copies(contract: Contract, text: str) -> bool:
-    """Whether some values are only copied, by a reference that sums nothing: there elements do not meet otherwise."""
-    code = contract.definition.reference or ""
-    return bool(_COPIED.search(text)) and "return" in code and not _MIXES.search(code)
 
 
 def _caches(contract: Contract, pool: str | None) -> dict[str, int | None]:

@@ -104,7 +104,7 @@ def poison(contract: Contract, plan: Plan, tensors: Mapping[str, object], recipe
     if recipe.structure == "stale_nan":
         unread_rows.poison(contract, plan, tensors)
         overwritten_slots.poison(contract, plan, tensors)
-    if recipe.family == "neginf" and plan.loose:
+    if recipe.family == "neginf" and plan.promises.loose:
         _weightless(contract, plan, tensors)
     if recipe.structure in POISON:
         _unread(contract, plan, tensors, recipe.structure)

@@ -34,7 +34,7 @@ def tables(contract: Contract, plan: Plan) -> dict[str, tuple[int, tuple[str, ..
     pages is none: what is read of it is known elsewhere.
     """
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
-    if not plan.unnamed:
+    if not plan.promises.unnamed:
         return found
     for name, role in plan.roles.items():
         if role.kind not in LOOK_UP or role.limit is None:

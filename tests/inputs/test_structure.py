@@ -22,6 +22,7 @@ from pytest_flashinfer.inputs.integers.sequences import draw_sequences
 from pytest_flashinfer.inputs.integers.structure import setting_for, structures
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.roles.stated_promises import stated_promises
 from pytest_flashinfer.inputs.stale import live_slots
 from tests.inputs.contracts import (
     BAGS,
@@ -281,6 +282,24 @@ def test_a_token_names_an_expert_twice_where_it_may():
     for seed in range(4):
         once = make_inputs(silent, {"n": 8}, Recipe(seed))["topk_ids"].sort(1).values
         assert (once.diff(dim=1) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("promise", "text"),
+    [
+        ("repeats", "A token may name an expert twice."),
+        ("holes", "-1 is padding, anywhere in a row"),
+        ("junk", "Padding is arbitrary"),
+    ],
+)
+def test_what_is_said_of_one_input_goes_for_that_one_and_what_the_definition_says_for_all(promise, text):
+    inputs = {"a": tensor("n k", "int32", description=text), "b": tensor("n k", "int32", description="Ids")}
+    whole = define("d", axes(n=None, k=3), inputs, {"y": tensor("n k")}, "")
+    assert getattr(stated_promises(whole), promise) == {"a"}
+    each = replace(whole, description=text, inputs={"a": tensor("n k"), "b": tensor("n k")})
+    assert getattr(stated_promises(each), promise) == {"a", "b"}
+    apart = replace(inputs["a"], description="-1 is padding"), replace(inputs["b"], description="Anywhere in the pool")
+    assert not stated_promises(replace(whole, inputs=dict(zip("ab", apart, strict=True)))).holes
 
 
 def test_queries_never_outnumber_keys():

@@ -65,7 +65,7 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     if not kinds & FREE:
         return ("normal", "outliers") if kinds & unusual.KINDS else ("normal",)
     spoken = {name for name in families.SPECIAL if _holding(name, contract, plan)}
-    spoken |= _ANYWHERE if plan.contained else set()
+    spoken |= _ANYWHERE if plan.promises.contained else set()
     left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
     return tuple(name for name in families.FAMILIES if name not in left_out)
 
@@ -96,8 +96,8 @@ def shows_leaks(contract: Contract, plan: Plan, recipe: Recipe) -> bool:
 
     Of an element that the reference has NaN for they tell nothing: what visible ones lead to, no contract says.
     """
-    by_family = recipe.family in _ANYWHERE and plan.contained and recipe.family not in _spoken(contract, plan)
-    return by_family or recipe.structure in POISON or (recipe.family == "neginf" and plan.loose)
+    by_family = recipe.family in _ANYWHERE and plan.promises.contained and recipe.family not in _spoken(contract, plan)
+    return by_family or recipe.structure in POISON or (recipe.family == "neginf" and plan.promises.loose)
 
 
 def family_of(name: str, family: str, contract: Contract, plan: Plan) -> str:
@@ -107,7 +107,7 @@ def family_of(name: str, family: str, contract: Contract, plan: Plan) -> str:
     """
     if family in ties.FAMILIES and ties.matter(contract, plan, name):
         return "normal"
-    if family not in _OF_SCORES or (plan.contained and family in _ANYWHERE):
+    if family not in _OF_SCORES or (plan.promises.contained and family in _ANYWHERE):
         return family
     holding = _holding(family, contract, plan) if family in families.SPECIAL else set()
     return family if name in (holding or scores.inputs(plan)) else "normal"

@@ -91,7 +91,7 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     elif setting.structure == "shared":
         share(setting.rng, drawn, used, rereads=setting.plan.rereads)
     ids = iter(drawn.tolist())
-    no_page = (_NO_PAGE,) if setting.plan.junk and setting.seed % 2 else ()
+    no_page = (_NO_PAGE,) if name in setting.plan.promises.junk and setting.seed % 2 else ()
     least, most = setting.ends(name)
     padding = next((n for n in (*setting.plan.roles[name].unused, *no_page) if least <= n <= most), None)
     table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)
@@ -140,7 +140,7 @@ def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     lengths = [cycle[i % len(cycle)] for i in range(rows)]
     valid = torch.tensor(lengths, device=device).view(-1, 1)
     out.masked_fill_(torch.arange(width, device=device) >= valid, -1)
-    if setting.plan.holes and setting.seed % 2:
+    if name in setting.plan.promises.holes and setting.seed % 2:
         generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
         order = torch.rand(out.shape, generator=generator, device=device).argsort(dim=1)
         out = out.gather(1, order) if setting.rng.randrange(2) else out.flip(1)
@@ -166,7 +166,7 @@ def experts(setting: Setting, name: str, device: torch.device, limit: int) -> to
         head = (rows + 1) // 2
         ids[:head] = distinct_rows(setting, head, width, few, device)
         ids = _with_ends(setting, ids, limit)
-    if setting.plan.repeats and setting.seed % 2 and width:
+    if name in setting.plan.promises.repeats and setting.seed % 2 and width:
         ids[::2, -1] = ids[::2, 0]
     return ids.view(shape)
 

@@ -158,7 +158,7 @@ def _never_empty(setting: Setting) -> bool:
     None speaks of empty sequences then, of which that is not said.
     """
     told = setting.contract.told_ranges.get(setting.plan.last_page or "")
-    if told is not None and setting.plan.speaks_of_empty:
+    if told is not None and setting.plan.promises.speaks_of_empty:
         return False
     return told is not None and (max((setting.size(tree) or 0 for tree in told.lower), default=0)) > 0
 

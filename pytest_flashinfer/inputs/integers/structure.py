@@ -60,7 +60,7 @@ def structures(contract: Contract, plan: Plan) -> tuple[str, ...]:
         names["shared"] = None
     if plan.caches:
         names["stale_big"] = None
-        names.update({"stale_nan": None} if plan.loose else {})
+        names.update({"stale_nan": None} if plan.promises.loose else {})
     if (
         unread_rows.tables(contract, plan)
         or unread_rows.padded(contract, plan)
