@@ -135,7 +135,7 @@ class Contents:
         keep = self._makers.by_override(case) | self._makers.by_definition | _stored_masks(case)
         device = next((value.device for value in case.values.values() if isinstance(value, torch.Tensor)), "cpu")
         seed = self._seed(case, name, alone=alone)
-        # One that changes is of this case alone, as other index tensors are.
+        # Which value changes follows from the case and not from the run's seed, so that a saved failure fails again.
         generator = Source(case.recipe.seed if kind == ONE else seed, torch.device(device)).own("//other")
 
         def make() -> Mapping[str, Any]:

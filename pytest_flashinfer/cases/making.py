@@ -24,7 +24,7 @@ KINDS = ("same_ends", "fresh", "permuted")  # how contents vary: in the smoke sc
 SMALL_BYTES = 1 << 24  # cases up to this size are called more often, each time with contents of their own
 DRAWS = {"cpu": 4, "cuda": 8}  # more calls of a sampler on the same contents
 QUICK_BYTES, QUICK_DRAWS = 1 << 18, 16  # as many on cases up to this size, whose calls take hardly any time
-_WAYS = 4  # one case in so many has index tensors of other lengths where one call only has other ones
+_WAYS = 4  # one case in so many is called again with index tensors of other lengths, the rest with as much work
 LARGEST_BYTES = 1 << 30  # the inputs of cases above this size are held twice and no more
 
 

@@ -3,84 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import torch
 
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
-from pytest_flashinfer.inputs.floats import patterns
+from pytest_flashinfer.inputs.floats import not_finite, patterns
+from pytest_flashinfer.inputs.floats.draws import Draw, Fill, normal, scale_rows, some_elements, some_rows, uniform
 
 _CHUNK: Final = 1 << 24  # elements that are made at a time where more memory than their own is needed
 _ENTRIES: Final = 5  # powers of two from which on a whole entry of the first axis is alike
+_STAY: Final = 0.1  # the share of elements of `sparse` that are not 0
 _RISE: Final = 128.0  # of a row: no exponential of its end less its beginning is finite in float32
 _ULP16: Final = {torch.float32: -14, torch.float16: -9, torch.bfloat16: -6, torch.float64: -14}
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Where one tensor's values come from.
-
-    `own` differs from tensor to tensor. `rows` starts from the same state for every tensor of a recipe, so that the
-    rows that stand out are the same ones in all tensors of as many rows: a residual is zero where its input is.
-    """
-
-    own: torch.Generator
-    rows: torch.Generator
-    limit: float  # log2 of the largest finite value of the tensor's dtype
-    shape: tuple[int, ...] = ()  # of the rows
-
-    @property
-    def alike(self) -> int:
-        """How many rows an entry of the first axis has."""
-        return math.prod(self.shape[1:])
-
-
-Fill = Callable[[torch.Tensor, Draw], None]
-
-
-def _normal(x: torch.Tensor, draw: Draw) -> None:
-    x.normal_(generator=draw.own)
-
-
-def _uniform(x: torch.Tensor, low: float, high: float, generator: torch.Generator, *, columns: int = 1) -> torch.Tensor:
-    wide = torch.empty((x.shape[0], columns), dtype=torch.float32, device=x.device)
-    return wide.uniform_(low, high, generator=generator)
-
-
-def _scale_rows(x: torch.Tensor, draw: Draw, low: float, high: float) -> None:
-    """Multiply each row by 2**u, u uniform in [low, high]; the first row always gets the largest factor."""
-    high = min(high, draw.limit - 4)
-    amplitude = _uniform(x, min(low, high), high, draw.rows)
-    amplitude[:1] = high
-    x.mul_(amplitude.exp2_().to(x.dtype))
-
-
 def _large(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
-    _scale_rows(x, draw, 3, 9)
+    normal(x, draw)
+    scale_rows(x, draw, 3, 9)
 
 
 def _huge(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
-    _scale_rows(x, draw, 13, 20)
+    normal(x, draw)
+    scale_rows(x, draw, 13, 20)
 
 
 def _tiny(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
-    _scale_rows(x, draw, -18, -7)
+    normal(x, draw)
+    scale_rows(x, draw, -18, -7)
 
 
 def _negative(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own).abs_().add_(1).neg_()
-    _scale_rows(x, draw, 0, 8)  # a softmax that subtracts a logarithm of the sum is off by a rounding of these
+    scale_rows(x, draw, 0, 8)  # a softmax that subtracts a logarithm of the sum is off by a rounding of these
 
 
 def _opposed(x: torch.Tensor, draw: Draw) -> None:
     """Make rows below zero, which with queries above it give scores whose exponentials are 0, unless shifted."""
     x.normal_(generator=draw.own).abs_().add_(1).neg_()
-    _scale_rows(x, draw, 0, 4)
+    scale_rows(x, draw, 0, 4)
 
 
 def _rising(x: torch.Tensor, draw: Draw) -> None:
@@ -95,18 +56,18 @@ def _sunken(x: torch.Tensor, draw: Draw) -> None:
 
 def _positive(x: torch.Tensor, draw: Draw) -> None:
     x.normal_(generator=draw.own).abs_().add_(0.25)
-    _scale_rows(x, draw, -1, 3)
+    scale_rows(x, draw, -1, 3)
 
 
 def _offset(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
-    offsets = _uniform(x, 4, min(9, draw.limit - 4), draw.rows).exp2_().to(x.dtype)
-    entries = float(_uniform(x[:1], 0, 1, draw.rows)) < 0.5  # noqa: PLR2004 - a norm may be one of a whole image
+    normal(x, draw)
+    offsets = uniform(x, 4, min(9, draw.limit - 4), draw.rows).exp2_().to(x.dtype)
+    entries = bool(some_rows(x[:1], 0.5, draw.rows))  # a norm may be one of a whole image
     x.add_(_of_groups(offsets, draw.alike if entries else 1))
 
 
 def _outliers(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
+    normal(x, draw)
     count = max(1, x.shape[1] // 64)
     channels = torch.randint(x.shape[1], (count,), device=x.device, generator=draw.own)
     x[:, channels] *= 2.0 ** min(6, draw.limit - 4)
@@ -115,9 +76,9 @@ def _outliers(x: torch.Tensor, draw: Draw) -> None:
 def _constant_rows(x: torch.Tensor, draw: Draw) -> None:
     # In small ones an eps shows, in large ones a variance from squares that is below zero; in still larger ones what a
     # norm loses that is one multiply-add an element.
-    small, large = _uniform(x, -12, 2, draw.rows).exp2_(), _uniform(x, 3, 6, draw.rows).exp2_()
-    sizes = torch.where(_uniform(x, 0, 1, draw.rows) < 0.2, large, small)  # noqa: PLR2004 - one in five
-    values = torch.where(_uniform(x, 0, 1, draw.rows) < 0.5, -sizes, sizes)  # noqa: PLR2004 - half of each sign
+    small, large = uniform(x, -12, 2, draw.rows).exp2_(), uniform(x, 3, 6, draw.rows).exp2_()
+    sizes = torch.where(some_rows(x, 0.2, draw.rows), large, small)
+    values = torch.where(some_rows(x, 0.5, draw.rows), -sizes, sizes)
     power = int(torch.randint(-2, 7, (1,), device=x.device, generator=draw.rows))
     x.copy_(_of_groups(values, draw.alike if power >= _ENTRIES else 1 << max(power, 0)))
 
@@ -129,18 +90,18 @@ def _of_groups(values: torch.Tensor, alike: int) -> torch.Tensor:
 
 def _zero_rows(x: torch.Tensor, draw: Draw) -> None:
     """Make rows of zeros, in some draws entries of the first axis, as tokens with all their heads, in some all."""
-    _normal(x, draw)
-    every, entries = _uniform(x[:1], 0, 1, draw.rows, columns=2)[0].tolist()
+    normal(x, draw)
+    every, entries = uniform(x[:1], 0, 1, draw.rows, columns=2)[0].tolist()
     alike = draw.alike if entries < 0.5 else 1  # noqa: PLR2004
-    zero = _uniform(x[::alike], 0, 1, draw.rows) < (1.0 if every < 0.25 else 0.5)  # noqa: PLR2004
+    zero = some_rows(x[::alike], 1.0 if every < 0.25 else 0.5, draw.rows)  # noqa: PLR2004
     zero[:1] = True
     x.masked_fill_(zero.repeat_interleave(alike, dim=0)[: len(x)], 0)
 
 
 def _sparse(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
+    normal(x, draw)
     keep = torch.empty(x.shape, dtype=torch.float16, device=x.device).uniform_(0, 1, generator=draw.own)
-    x.masked_fill_(keep > 0.1, 0)  # noqa: PLR2004 - one in ten stays
+    x.masked_fill_(keep > _STAY, 0)
 
 
 def _small_ints(x: torch.Tensor, draw: Draw) -> None:
@@ -150,10 +111,10 @@ def _small_ints(x: torch.Tensor, draw: Draw) -> None:
 def _ties(x: torch.Tensor, draw: Draw) -> None:
     """Make rows of three values, zeros of either sign among them, in some the greatest; some rows are those before."""
     x.copy_(torch.randint(-1, 2, x.shape, dtype=torch.int8, device=x.device, generator=draw.own)).mul_(0.5)
-    x.masked_fill_((_uniform(x, 0, 1, draw.rows) < 0.3) & (x > 0), 0.0)  # noqa: PLR2004 - most rows have all three
+    x.masked_fill_(some_rows(x, 0.3, draw.rows) & (x > 0), 0.0)  # most rows have all three
     signs = torch.randint(0, 2, x.shape, dtype=torch.bool, device=x.device, generator=draw.own)
     x.masked_fill_((x == 0) & signs, -0.0)
-    again = _uniform(x[1::2], 0, 1, draw.rows) < 0.3  # noqa: PLR2004 - most rows are their own
+    again = some_rows(x[1::2], 0.3, draw.rows)  # most rows are their own
     x[1::2] = torch.where(again, x[0 : 2 * len(again) : 2], x[1::2])
 
 
@@ -165,57 +126,28 @@ def _close(x: torch.Tensor, draw: Draw) -> None:
 
 def _peaks(x: torch.Tensor, draw: Draw) -> None:
     """One element of each row outweighs the rest: the last of the first row, the first of the second, then any."""
-    _normal(x, draw)
+    normal(x, draw)
     where = torch.randint(x.shape[1], (x.shape[0], 1), device=x.device, generator=draw.own)
     where[:1], where[1:2] = x.shape[1] - 1, 0
     x.scatter_(1, where, 2.0 ** min(5, draw.limit - 2))
 
 
 def _big_row(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
+    normal(x, draw)
     row = int(torch.randint(x.shape[0], (1,), device=x.device, generator=draw.rows))
     x[row].mul_(2.0 ** min(22, draw.limit - 5))
 
 
 def _masked(x: torch.Tensor, draw: Draw) -> None:
-    _normal(x, draw)
-    out = torch.empty(x.shape, dtype=torch.float16, device=x.device).uniform_(0, 1, generator=draw.own) < 0.5  # noqa: PLR2004
+    normal(x, draw)
+    out = some_elements(x, 0.5, draw)
     out[:, 0] = False
     x.masked_fill_(out, -(2.0 ** min(30, draw.limit - 2)))
 
 
-def _neginf(x: torch.Tensor, draw: Draw) -> None:
-    """Make rows that hold nothing else, rows with it up to some column or from one on, as masks do, and single ones."""
-    _normal(x, draw)
-    kinds = _uniform(x, 0, 1, draw.rows)
-    kinds[:1] = 0.0
-    column = torch.arange(x.shape[1], device=x.device)
-    edge = torch.randint(x.shape[1], (x.shape[0], 1), device=x.device, generator=draw.own)
-    some = torch.empty(x.shape, dtype=torch.float16, device=x.device).uniform_(0, 1, generator=draw.own) < 0.2  # noqa: PLR2004
-    x.masked_fill_((kinds < 0.3) | some, -math.inf)  # noqa: PLR2004
-    x.masked_fill_((kinds > 0.8) & (column < edge), -math.inf)  # noqa: PLR2004
-    x.masked_fill_((kinds > 0.6) & (kinds <= 0.8) & (column > edge), -math.inf)  # noqa: PLR2004
-
-
-def _one_entry(x: torch.Tensor, draw: Draw, value: float) -> None:
-    _normal(x, draw)
-    rows = _uniform(x, 0, 1, draw.rows).lt_(0.3).to(torch.bool)
-    rows[:1] = True
-    columns = torch.randint(x.shape[1], (x.shape[0], 1), device=x.device, generator=draw.own)
-    x.scatter_(1, columns, torch.where(rows, value, x.gather(1, columns).to(torch.float32)).to(x.dtype))
-
-
-def _nan(x: torch.Tensor, draw: Draw) -> None:
-    _one_entry(x, draw, math.nan)
-
-
-def _inf(x: torch.Tensor, draw: Draw) -> None:
-    _one_entry(x, draw, math.inf)
-
-
 # In the order in which a failure is made simpler: towards the front.
 FAMILIES: Final[dict[str, Fill]] = {
-    "normal": _normal,
+    "normal": normal,
     "small_ints": _small_ints,
     "constant_rows": _constant_rows,
     "zero_rows": _zero_rows,
@@ -241,9 +173,9 @@ FAMILIES: Final[dict[str, Fill]] = {
     "masked": _masked,
     "big_row": _big_row,
     "huge": _huge,
-    "neginf": _neginf,
-    "nan": _nan,
-    "inf": _inf,
+    "neginf": not_finite.neginf,
+    "nan": not_finite.nan,
+    "inf": not_finite.inf,
 }
 SPECIAL: Final = frozenset({"neginf", "nan", "inf"})  # values that are not finite: only where a contract speaks of them
 

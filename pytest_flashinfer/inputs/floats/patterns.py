@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 if TYPE_CHECKING:
-    from pytest_flashinfer.inputs.floats.families import Draw
+    from pytest_flashinfer.inputs.floats.draws import Draw
 
 _ROWS: Final = 61  # different ones, after which they come again; a prime
 _STEP: Final = 7  # how many of these the next entry of a further axis is away, each time

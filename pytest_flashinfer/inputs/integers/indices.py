@@ -10,19 +10,15 @@ import torch
 
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.integers import unused
-from pytest_flashinfer.inputs.integers.index_targets import ANY, check_distinct, first_of, limit_of, nothing_to_point_at
+from pytest_flashinfer.inputs.integers.index_targets import ANY, limit_of
 from pytest_flashinfer.inputs.integers.partition import partition
-from pytest_flashinfer.inputs.integers.shared_pages import share
-from pytest_flashinfer.inputs.roles.descriptions import expert_below
-from pytest_flashinfer.inputs.stale import POISON
 
 if TYPE_CHECKING:
-    from pytest_flashinfer.inputs.integers.sequences import Sequences, Setting
+    from pytest_flashinfer.inputs.integers.sequences import Setting
 
 _BIG: Final = 1 << 23  # elements of a table of random keys that are sorted at a time
 _TRIES: Final = 16
 _FEW: Final = 2  # tokens that occur in `few_ids`
-_NO_PAGE: Final = 1 << 30  # nobody has as many
 _RANGE: Final = 4  # fewer ids have one order between the first and the last
 _ALIKE: Final = 8  # draws, in one of which ids that may repeat look like a range by their ends
 _MANY: Final = 1 << 20  # ids of which few are drawn one by one
@@ -46,63 +42,6 @@ def sample(setting: Setting, count: int, limit: int) -> torch.Tensor:
         same = torch.equal(ids[:count], torch.arange(count))
         return (ids.roll(1) if same else ids)[:count]
     return torch.randint(max(limit, 1), (count,), generator=generator)
-
-
-def page_ids(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
-    """Return the page of each entry, sequence by sequence.
-
-    Distinct, unless the structure is `shared`: then a sequence may begin with the pages of an earlier one.
-    Raises AxisConflict where there are entries but no pages.
-    """
-    count, first, limit = setting.shape(name)[0], first_of(setting, name), limit_of(setting, name)
-    if count and first == limit:
-        raise nothing_to_point_at(setting, name, f"{count} page indices")
-    check_distinct(setting, name, count)
-    if setting.structure == "identity":
-        return first + torch.arange(count) % max(limit - first, 1)
-    ids = _owned(setting, count, first, limit)
-    if setting.structure == "shared" and found.pages is not None and sum(found.pages) == count:
-        share(setting.rng, ids, found.pages, rereads=setting.plan.rereads)
-    return ids
-
-
-def _owned(setting: Setting, count: int, first: int, limit: int) -> torch.Tensor:
-    """Return pages that sequences own: where the others hold what must not matter, page 0, a usual padding, is one."""
-    if setting.structure in POISON and not first and count < limit:
-        first = 1
-    return sample(setting, count, limit - first) + first
-
-
-def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
-    """Return a table of pages up to each length, then padding or the id of a page nobody owns.
-
-    Distinct ones, unless the structure is `shared`, as in `page_ids`.
-    """
-    shape, first, limit = setting.shape(name), first_of(setting, name), limit_of(setting, name)
-    if math.prod(shape) and first == limit:
-        raise nothing_to_point_at(setting, name, f"a table of {shape[-1]} pages a sequence")
-    lines = math.prod(shape[:-1])
-    lengths = found.kv if found.kv and lines % len(found.kv) == 0 else [shape[-1] * found.page_size] * max(1, shape[0])
-    used = [min(shape[-1], -(-n // found.page_size)) for n in lengths for _ in range(lines // len(lengths))]
-    check_distinct(setting, name, sum(used))
-    drawn = _owned(setting, sum(used), first, limit)
-    if setting.structure == "identity":
-        drawn = first + torch.arange(sum(used)) % max(limit - first, 1)
-    elif setting.structure == "shared":
-        share(setting.rng, drawn, used, rereads=setting.plan.rereads)
-    ids = iter(drawn.tolist())
-    no_page = (_NO_PAGE,) if name in setting.plan.promises.junk and setting.seed % 2 else ()
-    least, most = setting.ends(name)
-    padding = next((n for n in (*setting.plan.roles[name].unused, *no_page) if least <= n <= most), None)
-    table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)
-    for line, width in zip(table.view(-1, shape[-1]) if table.numel() else (), used, strict=False):
-        line[:width] = torch.tensor([next(ids) for _ in range(width)], dtype=torch.int64)
-    if padding is None or not unused.hold(setting, name, table):
-        free = (first + sample(setting, table.numel(), limit - first)).view(shape)
-        pairs = zip(table.view(-1, shape[-1]), free.view(-1, shape[-1]), strict=True) if table.numel() else ()
-        for (line, other), width in zip(pairs, used, strict=False):
-            line[width:] = other[width:]
-    return table
 
 
 def distinct_rows(setting: Setting, rows: int, width: int, limit: int, device: torch.device) -> torch.Tensor:
@@ -147,47 +86,6 @@ def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     return out.view(shape)
 
 
-def experts(setting: Setting, name: str, device: torch.device, limit: int) -> torch.Tensor:
-    """Return the experts of each token, distinct in a row; loads are uneven unless the structure is `uniform`.
-
-    Mostly the first or the last expert is among them.
-    """
-    shape = setting.shape(name)
-    rows, width = math.prod(shape[:-1]), shape[-1]
-    if width > limit:
-        raise AxisConflict(f"{name} distinct", f"{width} experts a token and {limit} experts")
-    if setting.structure == "one_long":
-        ids = _with_ends(setting, sample(setting, width, limit).view(1, -1), limit).to(device).repeat(rows, 1)
-    elif setting.structure == "uniform":
-        ids = (torch.arange(rows * width, device=device) % limit).view(rows, width)
-    else:
-        few = max(width, limit // 2)  # the other experts get no token in some of the rows
-        ids = distinct_rows(setting, rows, width, limit, device)
-        head = (rows + 1) // 2
-        ids[:head] = distinct_rows(setting, head, width, few, device)
-        ids = _with_ends(setting, ids, limit)
-    if name in setting.plan.promises.repeats and setting.seed % 2 and width:
-        ids[::2, -1] = ids[::2, 0]
-    return ids.view(shape)
-
-
-def _with_ends(setting: Setting, ids: torch.Tensor, limit: int) -> torch.Tensor:
-    """Put the first and the last id into rows that keep distinct, where no row has them."""
-    for end in _ends(setting, 0, limit) if ids.numel() else ():
-        if not bool((ids == end).any()):
-            ids[setting.rng.randrange(ids.shape[0]), setting.rng.randrange(ids.shape[1])] = end
-    return ids
-
-
-def packed_experts(ids: torch.Tensor, setting: Setting, name: str) -> torch.Tensor:
-    """Put a weight in bfloat16 beside each expert's id, as routed kernels take them: below it, or as is told."""
-    generator = torch.Generator(ids.device).manual_seed(setting.rng.getrandbits(48))
-    weight = torch.rand(ids.shape, generator=generator, device=ids.device).to(torch.bfloat16)
-    bits = weight.view(torch.int16).to(torch.int64) & 0xFFFF
-    below = expert_below(setting.contract.definition.inputs[name].description or "")
-    return (bits << 16) | ids if below else (ids << 16) | bits
-
-
 def counts(setting: Setting, name: str) -> torch.Tensor:
     """Return how many rows each group has: up to the padded axis of the data, else parts of all rows."""
     groups = setting.shape(name)[0]
@@ -229,7 +127,7 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     tried = (setting.rng.randrange(len(flat)) for _ in range(_TRIES if len(flat) and not few else 0))
     used = dict.fromkeys(place for place in tried if place not in away)
     alone = len(flat) == 1 and setting.rng.randrange(2)  # a single id is no end as often as it is one
-    for place, end in zip(used, () if alone else _ends(setting, low, top), strict=False):
+    for place, end in zip(used, () if alone else ends_of_range(setting, low, top), strict=False):
         flat[place] = end
     if not (few or away):
         _look_like_a_range(setting, flat, low, top)
@@ -258,6 +156,6 @@ def _tokens(seed: int, low: int, top: int) -> list[int]:
     return [rng.choice((low, top - 1, tokens[0])), *tokens[1:]]
 
 
-def _ends(setting: Setting, low: int, top: int) -> tuple[int, ...]:
+def ends_of_range(setting: Setting, low: int, top: int) -> tuple[int, ...]:
     """Return which of the first and the last valid id have to occur: in one draw both, in another only one."""
     return setting.rng.choice(((low, top - 1), (top - 1, low), (low,), (top - 1,)))

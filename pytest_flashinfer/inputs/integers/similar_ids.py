@@ -12,8 +12,10 @@ from pytest_flashinfer.inputs.integers.indices import uniform_ids
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.integers.sequences import Setting
 
-_FEW: Final = 4  # rows that stand for one thing each, as time, height and width do
-# How one row is drawn, and several: half of the time as they come.
+_FEW: Final = 4  # as many rows at the most: positions in time, height and width have a row each
+# What is done to a single row of ids, or to several, after they are drawn: one of these words is chosen at random, and
+# `any` leaves them as they are. `range`: the whole row counts up, `begins`: its first half does. `equal`: all rows are
+# the same, `two`: two of them are.
 _ONE: Final = ("any", "any", "range", "begins")
 _SEVERAL: Final = (*("any",) * 4, "equal", "two", "range", "begins")
 

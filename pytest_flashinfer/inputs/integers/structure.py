@@ -13,7 +13,15 @@ from pytest_flashinfer.inputs import unread_rows
 from pytest_flashinfer.inputs.constraints.joint_lengths import never_outnumber, tell_lengths
 from pytest_flashinfer.inputs.dtypes import as_numbers, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import AxisConflict
-from pytest_flashinfer.inputs.integers import compared_ids, indices, overwritten_slots, trees_of_nodes, unused
+from pytest_flashinfer.inputs.integers import (
+    compared_ids,
+    experts,
+    indices,
+    overwritten_slots,
+    page_tables,
+    trees_of_nodes,
+    unused,
+)
 from pytest_flashinfer.inputs.integers.row_values import OF_ROWS
 from pytest_flashinfer.inputs.integers.sequences import Sequences, Setting, draw_sequences
 from pytest_flashinfer.inputs.integers.similar_ids import are_few, ids_alike
@@ -131,9 +139,9 @@ def _experts(setting: Setting, name: str, kind: str, device: torch.device) -> to
     if len(shape) < 2:  # noqa: PLR2004 - one expert a row
         return indices.uniform_ids(setting, name, limit, device)
     first = max(0, low or 0)
-    ids = indices.experts(setting, name, device, (limit if limit is not None else 2 * shape[-1]) - first) + first
+    ids = experts.experts(setting, name, device, (limit if limit is not None else 2 * shape[-1]) - first) + first
     if kind == "packed_experts":
-        return indices.packed_experts(ids, setting, name)
+        return experts.packed_experts(ids, setting, name)
     unused.mark(setting, name, ids)
     return ids
 
@@ -193,8 +201,8 @@ _OF_LENGTHS: Final[dict[str, Callable[[Setting, str, Sequences], torch.Tensor]]]
     "indptr": _pointers,
     "last_page_len": _last_page_len,
     "seq_lens": _lengths,
-    "page_ids": indices.page_ids,
-    "page_table": indices.page_table,
+    "page_ids": page_tables.page_ids,
+    "page_table": page_tables.page_table,
     "slots": lambda setting, name, _: slots(setting, name),
     "counts": _counts,
     "top_k": lambda setting, name, _: top_k(setting, name),
