@@ -18,11 +18,9 @@ from pytest_flashinfer.inputs.floats.values import Source, Want, family_of, floa
 from pytest_flashinfer.inputs.integers.masks import MASKS, moved
 from pytest_flashinfer.inputs.one_changed import one_value
 from pytest_flashinfer.inputs.plan import plan_of
-from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.inputs.roles.float_roles import ROTARY
 from pytest_flashinfer.inputs.roles.packed_integers import BYTE_KINDS, content_bytes
 from pytest_flashinfer.inputs.sizes.axes import shape_of, solve
-from pytest_flashinfer.inputs.stale import overwritten, poison
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 ONE = "one_changed"
 KINDS: tuple[str, ...] = ("fresh", "same_ends", "permuted", ONE)
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # in which elements can change places
+_FAMILY = "normal"  # of new contents, whatever that of the first ones
 _SWAPS = 16  # tries to find two unequal elements
 _TRIES = 4  # contents that are drawn before those that break a constraint stay as they were
 
@@ -45,7 +44,6 @@ class _Changing:
 
     contract: Contract
     plan: Plan
-    recipe: Recipe
     inputs: Mapping[str, Any]
     names: tuple[str, ...]
     env: Mapping[str, Any]
@@ -53,11 +51,11 @@ class _Changing:
 
 def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change them
     inputs: Mapping[str, Any], definition: Definition, axes: Mapping[str, int], kind: str, generator: torch.Generator,
-    *, recipe: Recipe | None = None, keep: Collection[str] = (),
+    *, keep: Collection[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return inputs like `inputs` with other values; index tensors, scalars and strides stay, as do those in `keep`.
 
-    `fresh`: drawn anew, by the family of `recipe` where one is given. `same_ends`: drawn anew, but equal to before
+    `fresh`: drawn anew. `same_ends`: drawn anew, but equal to before
     in the first, the middle and the last element of every tensor. `permuted`: in every tensor two unequal elements of
     one row change places, so that sums and sets of values stay. A table of cosines and sines stays one: it is drawn
     anew instead, and whole rows of it are equal to before. `one_changed`: one element of one tensor is another one, by
@@ -70,7 +68,7 @@ def variant(  # noqa: PLR0913 - inputs, what they are for, and how to change the
     contract = contract_of(definition)
     plan = plan_of(contract)
     names = tuple(name for name in varying(inputs, definition) if name not in keep)
-    changing = _Changing(contract, plan, recipe or Recipe(0), inputs, names, _numbers(contract, axes, inputs))
+    changing = _Changing(contract, plan, inputs, names, _numbers(contract, axes, inputs))
     for _ in range(_TRIES):
         changed = _changed(changing, kind, generator)
         broken = _broken(changing, changed)
@@ -96,7 +94,7 @@ def breaks(
     contract = contract_of(definition)
     names = tuple(name for name, value in after.items() if value is not before[name])
     env = _numbers(contract, axes, after)
-    return bool(_broken(_Changing(contract, plan_of(contract), Recipe(0), before, names, env), after))
+    return bool(_broken(_Changing(contract, plan_of(contract), before, names, env), after))
 
 
 def _numbers(contract: Contract, axes: Mapping[str, int], inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,10 +121,6 @@ def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict
     for name in changing.names if kind != ONE else ():
         new[name] = layout.like(inputs[name], _other(changing, name, kind, seed))
     changed = {**inputs, **new}
-    if kind not in {"permuted", ONE}:
-        unchanged = overwritten(changing.contract, plan) - new.keys()
-        mine = {n: v for n, v in changed.items() if n not in unchanged}
-        poison(changing.contract, plan, mine, changing.recipe)
     if kind == "same_ends":
         for name, values in new.items():
             if plan.roles[name].kind in MASKS:  # which have them
@@ -166,12 +160,12 @@ def _put_back(changing: _Changing, changed: dict[str, Any], names: Collection[st
 def _drawn(changing: _Changing, name: str, seed: int) -> torch.Tensor:
     """Return new contents of one tensor, within the limits that its first ones had."""
     contract, old, env = changing.contract, changing.inputs[name], changing.env
-    source, role, recipe = Source(seed, old.device), changing.plan.roles[name], changing.recipe
+    source, role = Source(seed, old.device), changing.plan.roles[name]
     if role.kind in BYTE_KINDS:
         return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name), *limits(contract, name, env))
     fan_in = shape_of((role.axis,), env)[0] if role.axis is not None else None
     want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base, largest_code(contract))
-    return float_tensor(want, family_of(name, recipe.family, contract, changing.plan), source)
+    return float_tensor(want, family_of(name, _FAMILY, contract, changing.plan), source)
 
 
 def _permuted(old: torch.Tensor, seed: str) -> torch.Tensor:

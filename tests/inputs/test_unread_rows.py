@@ -8,7 +8,6 @@ from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.integers.structure import structures
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.recipe import Recipe
-from pytest_flashinfer.inputs.variant import variant
 
 from .contracts import axes, call, define, tensor
 
@@ -79,18 +78,6 @@ def test_what_is_read_is_finite_and_the_rest_is_nan(made, seed):
 def test_rows_that_no_id_names_are_finite_where_words_say_so():
     made = make_inputs(sparse(ARBITRARY[:-1] + ", but finite."), SIZES[sparse], Recipe(1, structure="stale_nan"))
     assert made["cache"].isfinite().all()
-
-
-@pytest.mark.parametrize("kind", ["fresh", "same_ends", "permuted"])
-def test_other_contents_keep_to_it(kind):
-    definition, sizes = sparse(ARBITRARY), {**SIZES[sparse], "page_size": 4, "d": 8}
-    recipe = Recipe(1, structure="stale_nan")
-    first = make_inputs(definition, SIZES[sparse], recipe)
-    other = variant(first, definition, sizes, kind, torch.Generator().manual_seed(7), recipe=recipe)
-    assert torch.equal(other["cache"].isnan(), first["cache"].isnan())
-    assert not torch.equal(other["cache"].nan_to_num(), first["cache"].nan_to_num())
-    (found,) = call(definition, other)
-    assert found.isfinite().all()
 
 
 def test_a_table_that_is_given_stays_as_it_is():
