@@ -12,7 +12,7 @@ from pytest_flashinfer.inputs.constraints.equation import yields
 from pytest_flashinfer.inputs.constraints.facts import Reading, Rule, as_rule, dimension, read
 from pytest_flashinfer.inputs.constraints.promises import promises
 from pytest_flashinfer.inputs.constraints.trees import names_of
-from pytest_flashinfer.inputs.dtypes import TEXTS, is_float
+from pytest_flashinfer.inputs.dtypes import TEXTS, guessed_dtype, is_float
 from pytest_flashinfer.inputs.roles.descriptions import arithmetic, ranges
 from pytest_flashinfer.inputs.roles.optional import defaults, droppable, scratch
 
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 _PLUS_ONE: Final = re.compile(r"(.+)_plus_(?:1|one)(?:_\w+)?$")
 _QUOTIENT: Final = re.compile(r"(.+)_div_(\d+)$")
 _ONE: Final = frozenset({"one", "single", "singleton", "scalar"})
-_INDEX: Final = re.compile(
-    r"indptr|ind(ices|ex)(_|$)|(^|_)idx(_|$)|page_lens?(_|$)|seq_?len|_lens?$|(^|_|page|block)tables?(_|$)|_ids?$"
-    r"|(^|_)slots?(_|$)|(^|_)cu_|offsets"
-)
 _POINTERS: Final = re.compile(r"indptr|cu_?seq_?lens|offsets|_ptrs?$", re.IGNORECASE)
 _LENGTH: Final = re.compile(r"^(len|num|n|size)_|_(len|size|length)$", re.IGNORECASE)
 # What an array of pointers has one entry more than, by convention, where no constraint says so.
@@ -93,14 +89,8 @@ class Contract:
 
     def dtype(self, name: str) -> str:
         """Return the dtype of an input; what dumps call `unknown` is guessed: indices are int32, the rest as others."""
-        spec = self.definition.inputs[name]
-        if spec.dtype != "unknown":
-            return spec.dtype
-        if _INDEX.search(name):
-            return "int32"
-        specs = self.definition.inputs.values()
-        floats = [other.dtype for other in specs if other.shape is not None and is_float(other.dtype)]
-        return "float32" if len(spec.shape or ()) <= 1 or not floats else floats[0]
+        dtype = self.definition.inputs[name].dtype
+        return dtype if dtype != "unknown" else guessed_dtype(self.definition.inputs, name)
 
     @cached_property
     def input_axes(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -10,7 +11,9 @@ from pytest_flashinfer.data.dtypes import PACKED, PAIRS, stored_shape
 from pytest_flashinfer.inputs.errors import InputsError, UnknownDtype
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from pytest_flashinfer.data.model import TensorSpec
 
 _PLAIN: Final = {
     "float64": torch.float64,
@@ -37,6 +40,11 @@ UNSIGNED: Final = frozenset({torch.uint16, torch.uint32, torch.uint64})  # torch
 IDS: Final = UNSIGNED | {torch.int16, torch.int32, torch.int64}  # what ids and pointers are stored in
 TEXTS: Final = frozenset({"string", "dtype", "device"})  # of scalars that are no numbers
 NOT_TENSORS: Final = TEXTS | {"unknown"}
+# Names of index tensors, whole words of them: a `slotted` table, or an `indexer`'s weights, are none.
+_INDEX: Final = re.compile(
+    r"indptr|ind(ices|ex)(_|$)|(^|_)idx(_|$)|page_lens?(_|$)|seq_?len|_lens?$|(^|_|page|block)tables?(_|$)|_ids?$"
+    r"|(^|_)slots?(_|$)|(^|_)cu_|offsets"
+)
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -99,3 +107,11 @@ def largest(dtype: torch.dtype) -> float:
 def far_off(dtype: torch.dtype) -> float:
     """Return a finite number that is far from all usual ones and, in 16 bits or more, far from the largest one, too."""
     return largest(dtype) if dtype in FLOAT8 else min(largest(dtype) / 8, 3e4)
+
+
+def guessed_dtype(inputs: Mapping[str, TensorSpec], name: str) -> str:
+    """Return the likely dtype of an input whose own is not stated: indices are int32, the rest are as others are."""
+    if _INDEX.search(name):
+        return "int32"
+    floats = [other.dtype for other in inputs.values() if other.shape is not None and is_float(other.dtype)]
+    return "float32" if len(inputs[name].shape or ()) <= 1 or not floats else floats[0]

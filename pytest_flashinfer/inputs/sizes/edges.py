@@ -13,8 +13,9 @@ from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.floats.scores import rising_cases
 from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar, in_turn
 from pytest_flashinfer.inputs.scalars.usual_values import caps
+from pytest_flashinfer.inputs.sizes.as_constants import crossed, square
 from pytest_flashinfer.inputs.sizes.family_edges import mixed_first, other_families, spoken_of, telling_families
-from pytest_flashinfer.inputs.sizes.grid import MORE_SIZES, SIZES, Grid, grid_of
+from pytest_flashinfer.inputs.sizes.grid import Grid, grid_of
 from pytest_flashinfer.inputs.sizes.long_cases import (
     MOST_ROOM,
     ROOM,
@@ -40,7 +41,6 @@ Case = tuple[dict[str, int], Recipe]
 _EDGES: Final = 88
 _LAST: Final = 2000  # sizes from here on come last: many small cases tell more than one that takes as long
 _KEPT: Final = 8  # one in so many cases may be one of the largest
-_SMALL_CONSTANT: Final = 512
 _EARLY: Final = 2  # families that tell most at larger sizes, before most else
 _CROSSED: Final = 3  # free axes as long as a constant one of the same output, as early
 _PADDED: Final = 7  # rows of each sequence where there are as many as all have tokens
@@ -77,7 +77,7 @@ def edge_cases(  # noqa: PLR0913 - all but one have defaults
     telling = telling_families(grid, rng)
     _add(cases, grid, _first(grid, layouts, rng), seed, least)
     _add(cases, grid, early_wishes(grid, lengths, rng), seed, least, ROOM)
-    early = chain(islice(_crossed(grid), _CROSSED), _as_many(grid), _empty(grid), islice(telling, _EARLY))
+    early = chain(islice(crossed(grid), _CROSSED), _as_many(grid), _empty(grid), islice(telling, _EARLY))
     _add(cases, grid, chain(early, _wishes(grid, rng, telling, lengths)), seed, least)
     _add(cases, grid, past, seed, limit - len(largest))
     _add(cases, grid, largest, seed, limit, MOST_ROOM)
@@ -146,9 +146,9 @@ def _wishes(grid: Grid, rng: Random, telling: Iterator[Wish], lengths: Lengths) 
     values = chain(rising_cases(grid), other_families(grid, rng))
     sizes = _sizes(grid, early_sizes(), rng)
     small = _structures(grid), _scalars(grid), values, sizes, telling, _absent(grid), single
-    square = chain(repeat(None, _SQUARE_AFTER), _sizes(grid, _square(grid), rng))
+    alike = chain(repeat(None, _SQUARE_AFTER), _sizes(grid, square(grid), rng))
     several = chain(repeat(None, _SEVERAL_AFTER), several_wishes(grid, rng))
-    yield from _woven(*small, odd_wishes(grid), square, several, long)
+    yield from _woven(*small, odd_wishes(grid), alike, several, long)
     yield from _sizes(grid, later_sizes(rng), rng)
 
 
@@ -202,25 +202,6 @@ def _sizes(grid: Grid, sizes: Sequence[int | Range], rng: Random) -> Iterator[Wi
                 continue
             long = "one_long" in grid.structures and name in grid.totals and number % 2
             yield grid.scaled(name, value), {"structure": "one_long"} if long else {}
-
-
-def _square(grid: Grid) -> list[int]:
-    """Return sizes that constant axes have: a kernel that takes one axis for the other is only shown up elsewhere."""
-    sizes = {n for n in grid.contract.constants.values() if 1 < n <= _SMALL_CONSTANT}
-    return sorted(sizes - {*SIZES, *MORE_SIZES})[-3:]
-
-
-def _crossed(grid: Grid) -> Iterator[Wish]:
-    """Yield cases in which an axis is as long as a constant one of the same tensor: outputs first, and of few axes.
-
-    A kernel that goes by sizes to tell one from the other has the tensor transposed there and nowhere else.
-    """
-    constants = grid.contract.constants
-    outputs, inputs = ([*filter(None, each.values())] for each in (grid.contract.output_dims, grid.contract.dims))
-    for trees in (*sorted(outputs, key=len), *sorted(inputs, key=len)):
-        names = [tree.id for tree in trees if isinstance(tree, ast.Name)]
-        sizes = {constants[name] for name in names if 1 < constants.get(name, 0) <= _SMALL_CONSTANT}
-        yield from ((grid.scaled(name, n), {}) for name in names if name in grid.contract.free for n in sorted(sizes))
 
 
 def _empty(grid: Grid) -> Iterator[Wish]:
