@@ -1,4 +1,4 @@
-"""Axes that are as long as constant ones: a kernel that takes one for the other is right there and nowhere else."""
+"""Axes that are as long as constant ones, where a kernel that tells axes apart by their sizes takes the wrong one."""
 
 from __future__ import annotations
 
