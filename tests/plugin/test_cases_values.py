@@ -273,7 +273,7 @@ def test_case_10_of_an_output_that_nobody_wrote_there_is_one_statement(tmp_path,
     repository.solve("nothing", "def run(x, w, c):\n    pass\n", destination=True)
     case = repository.run("-k", "test_correct")["test_correct[nothing"]
     first, second, *_ = case.text.splitlines()
-    assert (first, second.split(":")[0]) == (f"INCORRECT_NUMERICAL: output c: {STATEMENT}", "  case")
+    assert (first, second.split(":")[0]) == (f"INCORRECT_NUMERICAL: output 'c': {STATEMENT}", "  case")
     assert case.text.count("never written") == 1
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from pytest_flashinfer.inputs.sizes.beyond_int32 import crossings
+from pytest_flashinfer.inputs.sizes import beyond_int32
 from pytest_flashinfer.search import huge
 
 from .repository import GOOD, Repository
@@ -19,7 +17,7 @@ BROKEN = "import nothing_of_the_kind\n"
 @pytest.fixture
 def room(monkeypatch):
     """Lowers what counts as huge; returns what sets the room that there is for it, in bytes."""
-    monkeypatch.setattr(huge, "crossings", partial(crossings, offsets=1 << 12))
+    monkeypatch.setattr(beyond_int32, "_OFFSETS", 1 << 12)
     return lambda size: monkeypatch.setattr(huge, "room_on", lambda device: size)
 
 
