@@ -16,6 +16,8 @@ _HELD_INSIDE = 3.0  # roundings of operands held in 16 bits, where few terms mak
 _ENOUGH = 6.5  # runs, and neighbours' runs in their place, below which chance makes too much of an element's bound
 # Times an element's own deviation, the usual one of its row, and the largest, where few elements of a row move at all.
 _AS_FAR, _IN_A_ROW, _AS_MOST = 2.0, 3.0, 1.25
+_OF_ALL = 0.1  # of the usual squared error one element in ten has at most, where three runs draw the same for all
+_TENTH = 0.1
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
 
 
@@ -45,11 +47,16 @@ def least(squares: torch.Tensor, sizes: torch.Tensor, coarse: torch.Tensor) -> t
     """Return the variance [rows, columns] that float32 arithmetic has at the least, `sizes` being the squared values.
 
     Few runs find, for one element in a thousand, no error at all by chance; its neighbours know better: their usual
-    relative error is meant to be its own. What no run changes is exact. In `coarse` rows [rows, 1] the usual error may
-    be that of 16 bits, which large elements need not have: there it counts only as far as float32 may explain it.
+    relative error is meant to be its own. What no run changes is exact. In `coarse` rows [rows, 1] it counts as far as
+    float32 may explain it, for large elements need not have the relative error of small ones where 16 bits make it;
+    and a tenth of it always where it is that of all.
     """
-    usual = (squares / sizes.clamp_min(_TINY)).median(dim=1, keepdim=True).values
-    usual = torch.where(coarse, usual.clamp(max=_COARSE**2), usual)
+    relative = squares / sizes.clamp_min(_TINY)
+    usual = relative.median(dim=1, keepdim=True).values
+    if bool(coarse.any()):
+        low = relative.kthvalue(1 + relative.shape[1] // 10, dim=1, keepdim=True).values
+        shared = torch.where(low >= _OF_ALL * usual, _TENTH**2 * usual, 0.0)
+        usual = torch.where(coarse, torch.maximum(usual.clamp(max=_COARSE**2), shared), usual)
     return torch.where(squares > 0, sizes * usual.clamp(FLOAT32_UNIT**2, _HOPELESS), 0.0)
 
 
