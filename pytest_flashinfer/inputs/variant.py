@@ -13,7 +13,6 @@ from pytest_flashinfer.inputs.constraints.elements import mend
 from pytest_flashinfer.inputs.constraints.limits import limits, readable
 from pytest_flashinfer.inputs.contract import contract_of
 from pytest_flashinfer.inputs.dtypes import UNSIGNED, is_float
-from pytest_flashinfer.inputs.floats.code_ties import largest_code
 from pytest_flashinfer.inputs.floats.values import Source, Want, family_of, float_tensor
 from pytest_flashinfer.inputs.integers.masks import MASKS, moved
 from pytest_flashinfer.inputs.one_changed import one_value
@@ -164,7 +163,7 @@ def _drawn(changing: _Changing, name: str, seed: int) -> torch.Tensor:
     if role.kind in BYTE_KINDS:
         return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name), *limits(contract, name, env))
     fan_in = shape_of((role.axis,), env)[0] if role.axis is not None else None
-    want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base, largest_code(contract))
+    want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base)
     return float_tensor(want, family_of(name, _FAMILY, contract, changing.plan), source)
 
 

@@ -808,29 +808,3 @@ def test_bytes_have_rows_at_their_ends_in_some_tensors(dtype, bounds):
     assert (rows == high).all(dim=1).any()
     assert low <= int(rows.min()) <= int(rows.max()) <= high
     assert all(len(each.unique()) > 20 for each, same in zip(made, equal, strict=True) if not same)
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "offered"),
-    [
-        ("Rounded to the nearest integer, ties to even.", "torch.round(x / scale)", True),
-        ("Rounded half to even.", "(x / scale).round()", True),
-        ("Rounded to the nearest integer.", "torch.round(x / scale)", False),
-        ("Ties to even.", "(x / scale)", False),
-    ],
-)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_values_half_way_between_codes_occur_where_words_say_who_wins(words, code, offered, dtype):
-    """Scales are powers of two then, so that no rounding hides which way a half went."""
-    reference = f"""def run(x):
-    scale = x.float().abs().amax(-1) / 127.0
-    scale = torch.where(scale > 0, scale, 1.0)[:, None]
-    x = x.float()
-    return {code}
-"""
-    definition = define("codes", axes(n=None, h=40), {"x": tensor("n h", dtype)}, {"y": tensor("n h", "int8")},
-                        reference, description=words)  # fmt: skip
-    x = make_inputs(definition, {"n": 6}, Recipe(3, family="ties"))["x"].float()
-    scaled = x / (x.abs().amax(-1, keepdim=True) / 127)
-    assert bool((scaled % 1 == 0.5).any()) is offered
-    assert bool((scaled * 2 % 1 == 0).all()) is offered or not offered

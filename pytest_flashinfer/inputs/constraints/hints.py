@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from pytest_flashinfer.inputs.constraints.subjects import magnitude_of, subject_of
 from pytest_flashinfer.inputs.constraints.trees import (
     both_ways,
     called,
@@ -70,8 +71,8 @@ def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
     if isinstance(node, ast.Compare):
         for left, op, right in both_ways(node):
             _compare(left, op, right, tensors, facts)
-            if _magnitude(left) in tensors and not names_of(right) & tensors:
-                _of_magnitudes(_magnitude(left), op, right, facts)
+            if magnitude_of(left) in tensors and not names_of(right) & tensors:
+                _of_magnitudes(magnitude_of(left), op, right, facts)
     elif parts := joined(node, ast.And, ast.BitAnd):
         for part in parts:
             learn(part, tensors, facts)
@@ -143,11 +144,11 @@ def _compare(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[
     """Learn from `left op right` where `left` speaks of one tensor."""
     if isinstance(left, ast.BinOp) and not names_of(right) & tensors:
         _arithmetic(left, op, right, tensors, facts)
-    found = _subject(left)
+    found = subject_of(left)
     if found is None or found[0] not in tensors:
         return
     name, what = found
-    if what == "tail" and _subject(right) == (name, "head") and op in {ast.GtE, ast.Gt}:
+    if what == "tail" and subject_of(right) == (name, "head") and op in {ast.GtE, ast.Gt}:
         facts.rising.add(name)
         if op is ast.Gt:
             facts.shortest.setdefault(name, ast.Constant(1))
@@ -174,7 +175,7 @@ def _of_magnitudes(name: str, op: type[ast.cmpop], right: ast.expr, facts: Facts
 
 def _arithmetic(left: ast.BinOp, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts) -> None:
     if isinstance(left.op, ast.Mod) and op is ast.Eq and constant(right) == 0 and not names_of(left.right) & tensors:
-        found = _subject(stripped(left.left))
+        found = subject_of(stripped(left.left))
         if found is not None and found[0] in tensors and found[1] in {"all", "steps"}:
             facts.units.setdefault(found[0], left.right)
     elif isinstance(left.op, ast.Add) and op in {ast.Lt, ast.LtE}:
@@ -183,7 +184,7 @@ def _arithmetic(left: ast.BinOp, op: type[ast.cmpop], right: ast.expr, tensors: 
 
 def _shares(total: ast.BinOp, most: ast.expr, tensors: set[str], facts: Facts) -> None:
     """Have each of several extremes that are added up keep within its share: `x.max() + y.max() < n`."""
-    found = [_subject(term) for _, term in terms_of(total, added=True)]
+    found = [subject_of(term) for _, term in terms_of(total, added=True)]
     names = [each[0] for each in found if each is not None and each[1] == "max" and each[0] in tensors]
     if len(names) == len(found):
         share = ast.BinOp(most, ast.FloorDiv(), ast.Constant(len(names)))
@@ -218,58 +219,3 @@ def shifted(tree: ast.expr, op: type[ast.cmpop]) -> ast.expr:
     if op is ast.Lt:
         return ast.BinOp(tree, ast.Sub(), ast.Constant(1))
     return ast.BinOp(tree, ast.Add(), ast.Constant(1)) if op is ast.Gt else tree
-
-
-def _subject(node: ast.expr) -> tuple[str, str] | None:
-    """Say of which tensor, and of what of it, an expression speaks.
-
-    That is `all` values, their `max`, `min` or `sum`, the `first` or `last`, all but these (`tail`, `head`); of
-    pointers the `steps`, and the `longest` or `shortest` of them.
-    """
-    if isinstance(node, ast.Name):
-        return node.id, "all"
-    if isinstance(node, ast.Call):
-        return _of_call(node)
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-        return _of_subscript(node.value.id, node.slice)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-        tail, head = _subject(node.left), _subject(node.right)
-        if tail and head and tail[0] == head[0] and (tail[1], head[1]) == ("tail", "head"):
-            return tail[0], "steps"
-    return None
-
-
-def _magnitude(node: ast.expr) -> str:
-    """Return the tensor of which `node` is the magnitudes, or the largest of them: `x.abs()`, `torch.abs(x).max()`."""
-    which, inner = called(node) if isinstance(node, ast.Call) else ("", None)
-    inner = stripped(inner) if inner is not None else None
-    if which in {"max", "amax"} and isinstance(inner, ast.Call):
-        return _magnitude(inner)
-    return inner.id if which == "abs" and isinstance(inner, ast.Name) else ""
-
-
-def _of_call(node: ast.Call) -> tuple[str, str] | None:
-    which, inner = called(node)
-    subject = _subject(stripped(inner)) if inner is not None else None
-    if subject is None:
-        return None
-    name, what = subject
-    if which == "diff" and what == "all":
-        return name, "steps"
-    if which == "sum" and what == "all":
-        return name, "sum"
-    if which in {"max", "min", "amax", "amin"}:
-        which = which.removeprefix("a")
-        return name, {"max": "longest", "min": "shortest"}[which] if what == "steps" else which
-    return None
-
-
-def _of_subscript(name: str, index: ast.expr) -> tuple[str, str] | None:
-    if isinstance(index, ast.Slice):
-        lower = constant(index.lower) if index.lower is not None else None
-        upper = constant(index.upper) if index.upper is not None else None
-        kinds = {(1, None): "tail", (None, -1): "head", (None, None): "all"}
-        kind = kinds.get((lower, upper))
-        return (name, kind) if kind else None
-    kind = {-1: "last", 0: "first"}.get(constant(index))
-    return (name, kind) if kind else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
-from pytest_flashinfer.inputs.floats import code_ties, families, ranges, scores, ties, unusual
+from pytest_flashinfer.inputs.floats import families, ranges, scores, ties, unusual
 from pytest_flashinfer.inputs.roles.float_roles import FREE, ROTARY
 from pytest_flashinfer.inputs.roles.nonfinite import asked
 from pytest_flashinfer.inputs.stale import POISON
@@ -117,8 +117,7 @@ def family_of(name: str, family: str, contract: Contract, plan: Plan) -> str:
 class Want:
     """A tensor to make: `kind` is its role, `fan_in` how many products of it are summed, where it is a weight.
 
-    `base` is that of a rotary table, where the contract tells it; `codes` is the largest one of a quantisation, where
-    it says who wins between two.
+    `base` is that of a rotary table, where the contract tells it.
     """
 
     name: str
@@ -127,7 +126,6 @@ class Want:
     dtype: torch.dtype
     fan_in: int | None = None
     base: float | None = None
-    codes: int = 0
 
 
 def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
@@ -136,9 +134,7 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
     x = torch.empty(want.shape, dtype=torch_type, device=source.device)
     if x.numel() == 0:
         return x
-    if want.codes and family == "ties" and kind in FREE and torch_type not in FLOAT8:
-        code_ties.fill(x, want.codes, source.own(name))
-    elif kind in FREE or (kind == "weight" and family in _ANYWHERE):
+    if kind in FREE or (kind == "weight" and family in _ANYWHERE):
         _free(x, kind, family, source, name)
     elif kind == "weight":
         same = family in _AS_THEY_ARE

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pytest_flashinfer.data.dtypes import FOUR_BITS
 from pytest_flashinfer.inputs.constraints.equation import size
-from pytest_flashinfer.inputs.constraints.lists import of_tensors
-from pytest_flashinfer.inputs.constraints.trees import called, names_of
+from pytest_flashinfer.inputs.constraints.trees import names_of
 from pytest_flashinfer.inputs.dtypes import BYTES, is_float, is_integer, torch_dtype
 from pytest_flashinfer.inputs.errors import UnknownDtype
-from pytest_flashinfer.inputs.roles.descriptions import alike, apart
+from pytest_flashinfer.inputs.roles.descriptions import alike
+from pytest_flashinfer.inputs.roles.distinct_ids import as_distinct, none_twice
 from pytest_flashinfer.inputs.roles.float_roles import float_role, rotary_kind
 from pytest_flashinfer.inputs.roles.length_roles import (
     ROW_IDS,
@@ -26,7 +25,6 @@ from pytest_flashinfer.inputs.roles.length_roles import (
     summed,
 )
 from pytest_flashinfer.inputs.roles.row_roles import (
-    PER_ROW,
     amounts,
     bits,
     blocks,
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.inputs.contract import Contract
 
-_ALIKE: Final = frozenset({"index", "token_ids"})  # of which several may be one
 _CURVED: Final = re.compile(r"\b(sin|cos|tan|exp2?|log(2|10|1p)?|r?sqrt|pow|softmax|sigmoid|tanh|silu|gelu)\(|\*\*")
 _SLOTS: Final = r"(page|block)\w*\s*\*\s*\w+\s*\+\s*(slot|offset|in_page)"  # such a table has one for each token
 
@@ -115,7 +112,7 @@ def _batch_ids(s: Subject) -> Role | None:
     requests = s.named(r"req(uest)?_(ind|ids?)") and any(NAMES["pointer"].search(name) for name in s.contract.dims)
     if not (s.named(ROW_IDS) or requests) or len(s.dims) > 1:  # rows that are pointed to, several or none
         return None
-    return None if (s.unused and not requests) or _alone(s) else Role("batch_ids", unused=s.unused)
+    return None if (s.unused and not requests) or none_twice(s) else Role("batch_ids", unused=s.unused)
 
 
 def _positions(s: Subject) -> Role | None:
@@ -193,35 +190,6 @@ _INTEGERS: Final[tuple[Callable[[Subject], Role | None], ...]] = (
 )  # fmt: skip
 
 
-def _apart(s: Subject, role: Role) -> Role:
-    """Return the role of ids as slots or as choices have it, where none comes twice as is said, at all or in a row.
-
-    Two rows of a state that are one would have a kernel that updates them at once do what no contract says.
-    """
-    if role.kind not in _ALIKE | {"slots"} or not s.dims or not _alone(s):
-        return role
-    by_row = role.kind in _ALIKE and len(s.dims) > 1 and (s.told(PER_ROW) or _along_a_row(s, role))
-    return replace(role, kind="expert_ids") if by_row else replace(role, kind="slots", distinct=True)
-
-
-def _along_a_row(s: Subject, role: Role) -> bool:
-    """Whether ids are of the entries of their own row, of which there are as many."""
-    return role.limit is not None and ast.unparse(role.limit) == s.axis(-1)
-
-
-def _alone(s: Subject) -> bool:
-    return apart(s.text) or _counted_once(s)
-
-
-def _counted_once(s: Subject) -> bool:
-    """Say whether as many different ones are picked out as there are, as `x[x >= 0].unique().numel() == n_used`."""
-    trees = (of_tensors(rule.tree) for rule in s.contract.reading.data if s.name in rule.names)
-    sides = (side for tree in trees if isinstance(tree, ast.Compare) for side in (tree.left, *tree.comparators))
-    nodes = (node for side in sides for node in ast.walk(side) if isinstance(node, ast.Call))
-    picked = (inner for which, inner in map(called, nodes) if which == "unique" and isinstance(inner, ast.Subscript))
-    return any(isinstance(each.value, ast.Name) and each.value.id == s.name for each in picked)
-
-
 def role_of(contract: Contract, name: str) -> Role:
     """Return the role of one tensor input; what nothing tells is plain `data` or an `index`.
 
@@ -243,9 +211,11 @@ def role_of(contract: Contract, name: str) -> Role:
     for recognise in _INTEGERS:
         role = recognise(subject)
         if role is not None:
-            return _apart(subject, role)
+            return as_distinct(subject, role)
     limit = index_limit(subject)
-    return _apart(subject, Role("index", limit=limit, unused=subject.unused, number=limit is None and _number(subject)))
+    return as_distinct(
+        subject, Role("index", limit=limit, unused=subject.unused, number=limit is None and _number(subject))
+    )
 
 
 def _number(s: Subject) -> bool:
