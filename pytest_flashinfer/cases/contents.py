@@ -20,7 +20,7 @@ from pytest_flashinfer.inputs.integers.masks import MASKS
 from pytest_flashinfer.inputs.integers.rearrange import rearranged
 from pytest_flashinfer.inputs.one_changed import one_id
 from pytest_flashinfer.inputs.plan import plan_of
-from pytest_flashinfer.inputs.recipe import Recipe, derived
+from pytest_flashinfer.inputs.seeds import derived, way_of
 from pytest_flashinfer.inputs.sizes.axes import solve_axes
 from pytest_flashinfer.inputs.stale import POISON
 from pytest_flashinfer.inputs.variant import ONE, breaks, variant, varying
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_flashinfer.cases.input_makers import Inputs
     from pytest_flashinfer.data.model import Definition, Workload
+    from pytest_flashinfer.inputs.recipe import Recipe
     from pytest_flashinfer.judge.oracle.answers import Answers
 
 ANEW = 0x5EED5EED  # how far the seed of other index tensors is off
@@ -101,7 +102,7 @@ class Contents:
         """Return an index tensor with another id in it: by turns with values, and where there are no such."""
         seed = case.recipe.seed
         values = bool(varying(case.values, self.definition))
-        if self._fixed(case) or case.recipe.structure in POISON or (values and seed >> 2 & 1):
+        if self._fixed(case) or case.recipe.structure in POISON or (values and way_of(seed, "one id", 2)):
             return {}  # another slot may hold what nobody may read
         return self._once(case.axes, case.recipe, case.workload, f"{name} id", lambda: one_id(
             self.definition, case.axes, case.values, seed, _stored(case)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_flashinfer.data.constants import open_constants
 from pytest_flashinfer.inputs.errors import BadData
 from pytest_flashinfer.inputs.recipe import LAYOUTS, Recipe
+from pytest_flashinfer.inputs.seeds import way_of
 from pytest_flashinfer.inputs.sizes.axes import solve_axes
 from pytest_flashinfer.inputs.variant import ONE
 
@@ -73,8 +74,8 @@ class Cases:
     def _as_drawn(self, first: Case) -> list[Case]:
         """Return the further cases of drawn sizes."""
         seed = first.recipe.seed
-        second = self._second(first) if seed % 2 else _with_bound_of(self._alike(first), first)
-        return [second] if seed // 4 % 2 else [second, first.elsewhere()]
+        second = self._second(first) if way_of(seed, "other indices", 2) else _with_bound_of(self._alike(first), first)
+        return [second] if way_of(seed, "elsewhere", 2) else [second, first.elsewhere()]
 
     def repeated(self, workload: Workload) -> list[Case]:
         """Return a workload's cases: contents that look alike, other index tensors, then the first again elsewhere.
@@ -102,7 +103,7 @@ class Cases:
         """Return a case with other index tensors, where it has any: as many as before, for some seeds other lengths."""
         rearranged = functools.partial(self.contents.rearranged, alone=_was_drawn(first))
         ways = (self.contents.anew, rearranged)
-        found = (way(first) for way in (ways if first.recipe.seed % _WAYS == 1 else reversed(ways)))
+        found = (way(first) for way in (reversed(ways) if way_of(first.recipe.seed, "other lengths", _WAYS) else ways))
         return _with_bound_of(next((other for other in found if other is not None), None) or self._alike(first), first)
 
     def _draws(self, first: Case) -> list[Case]:
@@ -151,7 +152,7 @@ class Cases:
 
     def _one_changes(self, first: Case) -> bool:
         """Whether a single value changes in one of the calls: by turns, and not where answers are drawn anyway."""
-        return not self.definition.is_sampling and first.recipe.seed // 2 % 2 == 1
+        return not self.definition.is_sampling and way_of(first.recipe.seed, "one value", 2) == 1
 
     def _variants(self, first: Case, kinds: tuple[str, ...], start: int = 0) -> Iterator[Case]:
         case, drawn = first, _was_drawn(first)

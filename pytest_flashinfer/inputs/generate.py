@@ -20,6 +20,7 @@ from pytest_flashinfer.inputs.load import load_tensor
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.repair.checks import mend, repaired, tame
 from pytest_flashinfer.inputs.scalars import choice, usual_values
+from pytest_flashinfer.inputs.seeds import way_of
 from pytest_flashinfer.inputs.sizes.axes import solve, verify
 from pytest_flashinfer.inputs.stale import overwritten, poison
 
@@ -136,7 +137,7 @@ def _make(draft: Draft) -> None:
     setting = setting_for(draft.contract, plan, draft.env, draft.recipe, given)
     made.update(index_tensors(setting, indexed, draft.device))
     usual_values.tied_scalars(draft.contract, env_of(draft))
-    as_numbers = draft.definition.form == DESCRIPTION and draft.recipe.seed % 2 == 1
+    as_numbers = draft.definition.form == DESCRIPTION and way_of(draft.recipe.seed, "as numbers", 2) == 1
     for name, dims in draft.contract.dims.items():
         if name in made or dims:
             continue

@@ -3,30 +3,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from pytest_flashinfer.inputs.floats.families import FAMILIES
 from pytest_flashinfer.inputs.integers.structure import STRUCTURES
+from pytest_flashinfer.inputs.seeds import SEEDS, derived
 
 Layout = Literal["contiguous", "strided"]
 Scalar = float | int | bool | str
-SEEDS = 1 << 63  # how many there are; a kernel could try 2**32 until one gives the values that it sees
 _SHORT = 1 << 32
-_TURNS = 120  # what a seed's remainder decides, by any divisor in use, comes in turns from case to case
 LAYOUTS: tuple[Layout, ...] = ("contiguous", "strided")
-
-
-def derived(seed: int, purpose: str) -> int:
-    """Return a seed that follows from another one and a purpose, and that tells nothing of it."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {purpose}".encode()).digest()[:8], "big") % SEEDS
-
-
-def in_turn(seed: int, number: int) -> int:
-    """Return a derived seed for one of several cases in a row; its remainders are those of `seed + number`."""
-    return derived(seed, f"case {number}") % (SEEDS // _TURNS) * _TURNS + (seed + number) % _TURNS
 
 
 @dataclass(frozen=True, slots=True)

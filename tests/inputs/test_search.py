@@ -16,7 +16,8 @@ from pytest_flashinfer.data.model import Workload
 from pytest_flashinfer.inputs.errors import BadData
 from pytest_flashinfer.inputs.generate import make_inputs
 from pytest_flashinfer.inputs.integers.structure import STRUCTURES
-from pytest_flashinfer.inputs.recipe import Recipe, derived
+from pytest_flashinfer.inputs.recipe import Recipe
+from pytest_flashinfer.inputs.seeds import derived
 from pytest_flashinfer.inputs.sizes.grid import grid_of
 from pytest_flashinfer.inputs.sizes.shrink import simpler
 from pytest_flashinfer.inputs.sizes.strategies import (

@@ -16,6 +16,7 @@ from pytest_flashinfer.data.model import InputSpec, TensorSpec
 from pytest_flashinfer.inputs.recipe import Recipe
 from pytest_flashinfer.judge.comparison.vacuity import unalike
 from tests.inputs.contracts import PAGED_DECODE, RAGGED
+from tests.seeds import seeds_for
 
 from .contracts import ROWS
 from .contracts import workload as listed
@@ -39,13 +40,14 @@ def contents(case):
     return case.values["x"].numpy().tobytes()
 
 
-def test_drawn_inputs_are_made_once_for_all_solutions():
-    made, recipe = cases(), Recipe(3)
-    axes = {**WORKLOAD.axes, "h": 8}
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_drawn_inputs_are_made_once_for_all_solutions(elsewhere):
+    made, seed = cases(), next(seeds_for({"elsewhere": (int(not elsewhere), 2)}))
+    axes, recipe = {**WORKLOAD.axes, "h": 8}, Recipe(seed)
     once, again = (made.drawn(axes, recipe) for _ in range(2))
-    assert [case.values is other.values for case, other in zip(once, again, strict=True)] == [True] * 3
+    assert [case.values is other.values for case, other in zip(once, again, strict=True)] == [True] * (2 + elsewhere)
     assert any(not torch.equal(once[0].values[name], once[1].values[name]) for name in ("x", "z"))
-    others = [made.drawn({**axes, "n": 6}, recipe)[0], made.drawn(axes, Recipe(4))[0]]
+    others = [made.drawn({**axes, "n": 6}, recipe)[0], made.drawn(axes, Recipe(seed + 1))[0]]
     assert all(contents(case) != contents(once[0]) for case in others)
 
 
@@ -236,13 +238,18 @@ def test_index_tensors_are_other_ones_in_one_call_on_the_same_sizes(kinds):
 
 
 def test_so_they_are_in_every_other_drawn_case():
-    """In turns those of other lengths, and those of as much work."""
+    """Those of other lengths in one of four, else those of as much work."""
     axes = {"n": 4, "total": 9, "len_indptr": 5, "h": 8}
-    drawn = [cases(FULL, RAGGED).drawn(axes, Recipe(seed)) for seed in range(4)]
-    assert [each[1].variant for each in drawn] == ["0 same_ends", "anew", "0 one_changed", "rearranged"]
-    assert [len(each) for each in drawn] == [3] * 4
-    without = cases().drawn({"n": 2, "m": 1, "h": 8}, Recipe(1))
-    assert [case.variant for case in without] == ["first", "0 same_ends", "first"]
+    ways = [(indices, lengths, one) for indices in range(2) for lengths in range(2) for one in range(2)]
+    for indices, lengths, one in ways:
+        decided = {"other indices": (indices, 2), "other lengths": (lengths, 4), "one value": (one, 2)}
+        for seed in itertools.islice(seeds_for({**decided, "elsewhere": (0, 2)}), 2):
+            drawn = cases(FULL, RAGGED).drawn(axes, Recipe(seed))
+            others = "rearranged" if lengths else "anew"
+            alike = "0 one_changed" if one else "0 same_ends"
+            assert [case.variant for case in drawn] == ["first", others if indices else alike, "first"]
+    without = cases().drawn({"n": 2, "m": 1, "h": 8}, Recipe(seed))
+    assert [case.variant for case in without] == ["first", "0 one_changed", "first"]
 
 
 def test_one_call_on_the_same_sizes_has_other_ids_and_the_same_lengths():
@@ -258,7 +265,7 @@ def test_one_call_on_the_same_sizes_has_other_ids_and_the_same_lengths():
 def test_what_nobody_read_is_not_read_with_other_ids():
     """Slots that hold NaN where nothing points at them would fail every kernel where something does."""
     axes = {**PAGES.axes, "heads": 4, "kv_heads": 2, "d": 16, "page_size": 4}
-    for seed in range(3, 83, 4):
+    for seed in itertools.islice(seeds_for({"other indices": (1, 2), "other lengths": (1, 4)}), 20):
         drawn = cases(FULL, PAGED_DECODE).drawn(axes, Recipe(seed, structure="stale_nan"))
         assert "rearranged" in [case.variant for case in drawn]
         for case in drawn:
@@ -317,7 +324,8 @@ def test_they_follow_from_the_case_and_not_from_the_run():
     """A line that is kept fails again in a run with another seed."""
     axes = {"n": 4, "total": 9, "len_indptr": 5, "h": 8}
     maker = DefaultInputs(RAGGED, "cpu", None)
-    one, other = (Cases(Contents(RAGGED, maker, maker, seed), FULL).drawn(axes, Recipe(1))[1] for seed in (7, 8))
+    recipe = Recipe(next(seeds_for({"other indices": (1, 2), "other lengths": (0, 4)})))
+    one, other = (Cases(Contents(RAGGED, maker, maker, seed), FULL).drawn(axes, recipe)[1] for seed in (7, 8))
     assert one.variant == other.variant == "anew"
     assert torch.equal(one.values["indptr"], other.values["indptr"])
 
@@ -380,7 +388,7 @@ def test_a_listed_workload_has_a_call_to_which_its_first_answer_is_a_wrong_one(k
 def test_a_single_id_changes_in_some_and_a_single_value_in_others():
     axes = {**PAGES.axes, "heads": 4, "kv_heads": 2, "d": 16, "page_size": 4}
     seen = {}
-    for seed in range(2, 82, 4):
+    for seed in itertools.islice(seeds_for({"other indices": (0, 2), "one value": (1, 2)}), 40):
         first, other, *_ = cases(FULL, PAGED_DECODE).drawn(axes, Recipe(seed))
         differ = changed(other, first)
         assert list(differ.values()) == [1]

@@ -10,6 +10,7 @@ import torch
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.integers.indices import distinct_rows, ends_of_range, sample
 from pytest_flashinfer.inputs.roles.descriptions import expert_below
+from pytest_flashinfer.inputs.seeds import way_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.integers.sequences import Setting
@@ -34,7 +35,7 @@ def experts(setting: Setting, name: str, device: torch.device, limit: int) -> to
         head = (rows + 1) // 2
         ids[:head] = distinct_rows(setting, head, width, few, device)
         ids = _with_ends(setting, ids, limit)
-    if name in setting.plan.promises.repeats and setting.seed % 2 and width:
+    if name in setting.plan.promises.repeats and way_of(setting.seed, "repeats", 2) and width:
         ids[::2, -1] = ids[::2, 0]
     return ids.view(shape)
 

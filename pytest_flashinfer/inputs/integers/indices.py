@@ -12,6 +12,7 @@ from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.integers import unused
 from pytest_flashinfer.inputs.integers.index_targets import ANY, limit_of
 from pytest_flashinfer.inputs.integers.partition import partition
+from pytest_flashinfer.inputs.seeds import way_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.integers.sequences import Setting
@@ -79,7 +80,7 @@ def sparse(setting: Setting, name: str, device: torch.device) -> torch.Tensor:
     lengths = [cycle[i % len(cycle)] for i in range(rows)]
     valid = torch.tensor(lengths, device=device).view(-1, 1)
     out.masked_fill_(torch.arange(width, device=device) >= valid, -1)
-    if name in setting.plan.promises.holes and setting.seed % 2:
+    if name in setting.plan.promises.holes and way_of(setting.seed, "holes", 2):
         generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
         order = torch.rand(out.shape, generator=generator, device=device).argsort(dim=1)
         out = out.gather(1, order) if setting.rng.randrange(2) else out.flip(1)

@@ -11,6 +11,7 @@ from pytest_flashinfer.inputs.integers import unused
 from pytest_flashinfer.inputs.integers.index_targets import check_distinct, first_of, limit_of, nothing_to_point_at
 from pytest_flashinfer.inputs.integers.indices import sample
 from pytest_flashinfer.inputs.integers.shared_pages import share
+from pytest_flashinfer.inputs.seeds import way_of
 from pytest_flashinfer.inputs.stale import POISON
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def page_table(setting: Setting, name: str, found: Sequences) -> torch.Tensor:
     elif setting.structure == "shared":
         share(setting.rng, drawn, used, rereads=setting.plan.rereads)
     ids = iter(drawn.tolist())
-    no_page = (_NO_PAGE,) if name in setting.plan.promises.junk and setting.seed % 2 else ()
+    no_page = (_NO_PAGE,) if name in setting.plan.promises.junk and way_of(setting.seed, "junk", 2) else ()
     least, most = setting.ends(name)
     padding = next((n for n in (*setting.plan.roles[name].unused, *no_page) if least <= n <= most), None)
     table = torch.full(shape, -1 if padding is None else padding, dtype=torch.int64)

@@ -12,6 +12,7 @@ from pytest_flashinfer.inputs.constraints.equation import size
 from pytest_flashinfer.inputs.dtypes import torch_dtype
 from pytest_flashinfer.inputs.roles.subject import PADS
 from pytest_flashinfer.inputs.scalars import usual_values
+from pytest_flashinfer.inputs.seeds import way_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ _DISPENSABLE: Final = frozenset({"slots", "token_ids", "index"})  # of these all
 _PLAIN: Final = frozenset({"uniform", "identity"})
 _SHARE: Final = 5  # at most one entry in five is unused, where it is not the structure: what a call costs stays alike
 _MOST: Final = 1 << 12
-_WITH_A_ROW: Final = 2  # remainder of a seed by 5
+_WITH_A_ROW: Final = 2  # of the five ways to leave entries unused
 
 
 def occurs(contract: Contract, plan: Plan) -> bool:
@@ -93,14 +94,18 @@ def _places(setting: Setting, count: int) -> Sequence[int]:
     if setting.structure == "padded_tail":
         return range(count - setting.rng.randint(1, count // 2), count)
     several = min(setting.rng.randint(2, max(2, count // _SHARE)), count - 1, _MOST)
-    return setting.rng.sample(range(count), (several, 0, several, 1, 0)[setting.seed % 5])
+    return setting.rng.sample(range(count), (several, 0, several, 1, 0)[way_of(setting.seed, "unused", 5)])
 
 
 def _with_a_row(setting: Setting, ids: torch.Tensor) -> Sequence[int]:
     """Return the places of one row among several, as of a token that no expert takes, now and then with some others."""
     if ids.dim() < 2 or ids.numel() < 2 * ids.shape[-1] or not ids.numel():  # noqa: PLR2004 - a row of something
         return ()
-    if setting.structure in _PLAIN or setting.structure in STRUCTURES or setting.seed % 5 != _WITH_A_ROW:
+    if (
+        setting.structure in _PLAIN
+        or setting.structure in STRUCTURES
+        or way_of(setting.seed, "unused", 5) != _WITH_A_ROW
+    ):
         return ()
     width = ids.shape[-1]
     row = setting.rng.randrange(ids.numel() // width)

@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs.floats.at_bounds import touch
 from pytest_flashinfer.inputs.floats.families import SPECIAL
 from pytest_flashinfer.inputs.floats.values import Source, shows_leaks
 from pytest_flashinfer.inputs.repair import search
+from pytest_flashinfer.inputs.seeds import way_of
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.draft import Draft
@@ -29,7 +30,7 @@ def tame(draft: Draft, *, whole: bool = False) -> bool:
     for name in _refused(draft, whole=whole) if draft.recipe.family == "neginf" else ():
         usual, x = float_of(draft, name, source, "normal"), draft.made[name]
         if x.dim() and x.numel():
-            lines, place = x.view(-1, x.shape[-1]), draft.recipe.seed % x.shape[-1]
+            lines, place = x.view(-1, x.shape[-1]), way_of(draft.recipe.seed, f"finite {name}", x.shape[-1])
             empty = (lines == -torch.inf).all(dim=1)
             lines[empty, place] = usual.view(lines.shape)[empty, place]
     refused = _refused(draft, whole=whole)

@@ -11,8 +11,9 @@ from pytest_flashinfer.inputs.constraints.equation import size
 from pytest_flashinfer.inputs.constraints.trees import names_of
 from pytest_flashinfer.inputs.errors import InputsError
 from pytest_flashinfer.inputs.floats.scores import rising_cases
-from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar, in_turn
+from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
 from pytest_flashinfer.inputs.scalars.usual_values import caps
+from pytest_flashinfer.inputs.seeds import derived
 from pytest_flashinfer.inputs.sizes.as_constants import crossed, square
 from pytest_flashinfer.inputs.sizes.family_edges import mixed_first, other_families, spoken_of, telling_families
 from pytest_flashinfer.inputs.sizes.grid import Grid, grid_of
@@ -94,7 +95,7 @@ def _add(  # noqa: PLR0913, PLR0917 - all but one are the caller's own
             break
         scalars = changes.get("scalars", _mixed(grid, len(cases), changes.get("family")))
         mixed = {**changes, "scalars": {**grid.usual, **scalars}}
-        case = _case(grid, wish, mixed, in_turn(seed, len(cases)), room)
+        case = _case(grid, wish, mixed, derived(seed, f"case {len(cases)}"), room)
         if case is not None and not any(case[0] == have[0] and _same(case[1], have[1]) for have in cases):
             cases.append(case)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar, derived
+from pytest_flashinfer.inputs.recipe import Layout, Recipe, Scalar
+from pytest_flashinfer.inputs.seeds import derived
 from pytest_flashinfer.inputs.sizes.edges import Case, edge_cases
 from pytest_flashinfer.inputs.sizes.grid import Grid, grid_of
 from pytest_flashinfer.inputs.sizes.long_cases import fits
