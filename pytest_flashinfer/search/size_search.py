@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from hypothesis.statistics import collector, describe_statistics
+from hypothesis.statistics import collector
 
 from pytest_flashinfer.data.constants import open_constants, pinned
 from pytest_flashinfer.data.source import has_triton_kernels
@@ -20,11 +20,10 @@ from pytest_flashinfer.inputs.sizes.strategies import case_strategy
 from pytest_flashinfer.inputs.sizes.undecided import refuse_unknown
 from pytest_flashinfer.judge.reference.origin import ReferenceFailed, Unfair
 from pytest_flashinfer.judge.verdict import Verdict
-from pytest_flashinfer.outputs.properties import Record
-from pytest_flashinfer.report.notes import LITTLE
-from pytest_flashinfer.search import compiling, rechecks
+from pytest_flashinfer.search import rechecks
 from pytest_flashinfer.search.explanation import explained
 from pytest_flashinfer.search.minimal_case import Outcome, Search
+from pytest_flashinfer.search.notes import Notes
 from pytest_flashinfer.search.pace import Growth, Pace, Spent
 from pytest_flashinfer.search.saved import Drawn, Saved, key_of
 from pytest_flashinfer.search.unjudged import Tally
@@ -41,9 +40,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.run.session import FibSession
     from pytest_flashinfer.search.rechecks import CaseCheck
     from pytest_flashinfer.testing import UnderTest
-    from pytest_flashinfer.worker.outcome import Compilation
 
-FEW = 10  # cases that say little where time was up
 LEAST = 20  # cases for which there is more time
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
@@ -80,6 +77,7 @@ class SizeSearch:
         self.layouts: tuple[Layout, ...] = ("contiguous",)
         if options.layouts == "strided":
             self.layouts += ("strided",)
+        self.notes = Notes(item, definition.name, options.seconds, self.layouts)
         least = elements(definition, dict.fromkeys(definition.var_axes, 1))
         self.budget = 2 * least + ELEMENTS[session.device.kind]
         on_card = session.device.kind != "cpu"
@@ -99,7 +97,7 @@ class SizeSearch:
         pace = Pace(self.large)
         spent = Spent(self.solution, self.reference, pace)
         try:
-            with collector.with_value(self._note_statistics):  # type: ignore[arg-type]  # inferred from its default
+            with collector.with_value(self.notes.statistics):  # type: ignore[arg-type]  # inferred from its default
                 search = self._search(
                     lambda drawn: self._tried(check, drawn, pace, tally, search.expected(drawn)), tally, spent
                 )
@@ -108,22 +106,21 @@ class SizeSearch:
             pytest.skip(str(error))
         finally:
             self.progress.clear()
-        self._note_end(found)
-        self._note_compiled(spent.compiled, pace, failed=found.failure is not None)
+        self.notes.end(found)
+        self.notes.compiled(spent.compiled, pace, failed=found.failure is not None)
         if found.failure is not None:
             alone = rechecks.passes_in_new_process(self.definition, found, self.solution, check)
             empty = rechecks.empty_axis(self.definition, found, check) if tally.telling else ""
             dense = rechecks.contiguous_too(self.definition, found, check)
             save = self.options.save_failures
             raise explained(self.item, self.stated, found, alone=alone, save=save, empty=empty, contiguous=dense)
-        if self._says_little(found):
+        if self.notes.says_little(found):
             self._refuse_slow(found, spent)
         if (text := tally.too_little(found.tried)) is not None:
             pytest.skip(text)
         if self.ended is not None:
             self.ended()
-        self._warn_of_little(found, tally)
-        self._note_little(found, tally)
+        self.notes.little(found, tally)
 
     def _refuse_undecided(self) -> None:
         """Raise or skip where no case can be made or answered: a constant has no size, or the reference hangs."""
@@ -153,27 +150,6 @@ class SizeSearch:
             return failed
         return None
 
-    def _warn_of_little(self, found: Outcome, tally: Tally) -> None:
-        """Say where a pass stands on little: most cases could not be judged, or time was up after a few."""
-        text = tally.warning(found.tried)
-        if text is None and self._says_little(found):
-            text = f"only {found.tried} cases in {self.options.seconds:g} s: give it more with --fib-seconds"
-        if text:
-            self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))
-
-    def _note_little(self, found: Outcome, tally: Tally) -> None:
-        """Have the run's end say where time was up after a few cases, or before one of a layout that was asked for."""
-        few = found.out_of_time and found.tried < FEW
-        lacking = [layout for layout in self.layouts if layout not in tally.layouts]
-        if few or lacking:
-            cases = f"{found.tried} case{'' if found.tried == 1 else 's'} in {self.options.seconds:g} s"
-            none = "".join(f", none of them {layout}" for layout in lacking)
-            Record(self.item).set(LITTLE, f"{self.definition.name}: {self.item.name}: {cases}{none}")
-
-    def _says_little(self, found: Outcome) -> bool:
-        """Whether time was up after a few cases, though it was the usual time and more: who gives it less knows."""
-        return found.out_of_time and found.tried < FEW and self.options.seconds >= SECONDS
-
     def _refuse_slow(self, found: Outcome, spent: Spent) -> None:
         """Raise Failed where the solution's own calls took the time.
 
@@ -190,30 +166,6 @@ class SizeSearch:
             pytest.skip(f"{text}, or a card: Triton is interpreted here")
         if spent.by_kernel:
             raise Failed(Verdict("TIMEOUT", text))
-
-    def _note_compiled(self, compiled: Sequence[Compilation], pace: Pace, *, failed: bool) -> None:
-        """Say how much of the time went to Triton's compiler: a warning where that was much, and nothing failed."""
-        if not compiled:
-            return
-        Record(self.item).set("compilations", len(compiled))
-        Record(self.item).set("compile_s", compiling.spent(compiled, pace.seconds))
-        text = compiling.report(compiled, pace.cases, pace.seconds)
-        self.item.add_report_section("call", "compilations", text)
-        if not failed and compiling.is_wasteful(compiled, pace.cases, pace.seconds):
-            self.item.warn(pytest.PytestWarning(f"{self.item.name}: {text}"))
-
-    def _note_end(self, found: Outcome) -> None:
-        """Keep how far the search came; where time ended it, hypothesis does not tell its statistics."""
-        for name, value in (("tried", found.tried), ("out_of_time", found.out_of_time)):
-            Record(self.item).set(name, value)
-        if found.out_of_time and not hasattr(self.item, "hypothesis_statistics"):
-            text = f"{self.item.nodeid}:\n\n  - Stopped because time was up, after {found.tried} cases\n"
-            self.item.hypothesis_statistics = text  # type: ignore[attr-defined]
-
-    def _note_statistics(self, statistics: Any) -> None:
-        """Keep what --hypothesis-show-statistics shows where hypothesis' own plugin looks for it."""
-        statistics["nodeid"] = self.item.nodeid
-        self.item.hypothesis_statistics = describe_statistics(statistics)  # type: ignore[attr-defined]
 
     def _search(self, outcome: Callable[[Drawn], Exception | None], tally: Tally, spent: Spent) -> Search:
         forced = self.item.config.getoption("hypothesis_seed", None)
