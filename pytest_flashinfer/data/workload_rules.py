@@ -62,11 +62,22 @@ def _against_expression(definition: Definition, workload: Workload, name: str) -
 
 
 def _only_in_outputs(definition: Definition, name: str) -> bool:
-    """Whether an axis is in the shape of an output, and nothing else that is known before the call mentions it."""
-    texts = [*definition.constraints, *(axis.expression or "" for axis in definition.axes.values())]
+    """Whether an axis is in the shape of an output, and nothing else that is known before the call mentions it.
+
+    A constraint that reads data, as `total == lens.sum()`, is no such thing: the data of a drawn case decide.
+    """
+    texts = [text for text in definition.constraints if not _reads_data(definition, text)]
+    texts += [axis.expression or "" for axis in definition.axes.values()]
     named = [size for tensor in definition.inputs.values() for size in tensor.shape or ()]
     made = [size for tensor in definition.outputs.values() for size in tensor.shape or ()]
     return name in made and name not in named and not any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts)
+
+
+def _reads_data(definition: Definition, text: str) -> bool:
+    try:
+        return parse(text, tensors=definition.tensor_names).reads_tensors
+    except ConstraintError:
+        return False  # the definition's own check tells of it
 
 
 def constraints_hold(definition: Definition, workload: Workload) -> Iterator[Finding]:

@@ -203,6 +203,27 @@ def test_sizes_that_follow_may_be_given_but_not_against_their_expression(tmp_pat
     assert told == ([] if message is None else [message])
 
 
+@pytest.mark.parametrize(
+    ("constraints", "needed"),
+    [
+        ([], False),
+        (["kept == x.count_nonzero()"], False),
+        (["kept == (x > 0).sum()", "n > 0"], False),
+        (["kept <= 2 * n"], True),
+        (["kept == (x > 0).sum()", "kept <= 4096"], True),
+    ],
+)
+def test_a_size_that_only_data_decide_may_be_left_out(tmp_path, lines, constraints, needed):
+    """The line of a drawn case cannot have it: nothing tells the number of rows before the call."""
+    outputs = {"y": {"shape": ["kept"], "dtype": "float32"}}
+    own = {**samples.BASE["axes"], "kept": {"type": "var"}}
+    document = samples.changed(samples.BASE, axes=own, outputs=outputs, constraints=constraints)
+    definition = load_definition(samples.write(tmp_path / "k.json", document)).value
+    (loaded,) = lines(samples.workload_line(axes={"n": 4}))
+    told = [fault.split(": ", 2)[-1] for fault in found(loaded, definition)]
+    assert told == (["missing axis kept: give its size"] if needed else [])
+
+
 def test_duplicate_uuids(base, lines):
     loaded = lines(samples.LINE, samples.workload_line(axes={"n": 5}))
     (fault,) = check_workloads(loaded, base)

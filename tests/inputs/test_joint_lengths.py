@@ -330,3 +330,52 @@ def test_no_more_queries_than_keys_unless_they_join_them():
     sizes = {"total_q": 13, "n1": 4, "batch": 3, "pages": 24, "max_pages": 6, "page_size": 4, "d": 4}
     drawn = [make_inputs(definition, sizes, Recipe(seed)) for seed in range(12)]
     assert any(bool((x["seq_lens"] < x["cu_seqlens_q"].diff()).any()) for x in drawn)
+
+
+_OF_RESULT = {
+    "packed_pages": (
+        {"cache": tensor("pages page_size d"), "block_table": tensor("batch max_pages", INTS),
+         "seq_lens": tensor("batch", INTS)},
+        "total == seq_lens.sum()", "(block_table >= -1).all()",
+    ),
+    "packed_pages_bounded": (
+        {"cache": tensor("pages page_size d"), "block_table": tensor("batch max_pages", INTS),
+         "seq_lens": tensor("batch", INTS)},
+        "total == seq_lens.sum()", "(seq_lens <= max_pages * page_size).all()", "(seq_lens >= 1).all()",
+        "(block_table >= -1).all()",
+    ),
+    "pages_by_pointers": (
+        {"cache": tensor("pages page_size d"), "block_table": tensor("batch max_pages", INTS),
+         "cu_seqlens": tensor("n1", INTS)},
+        "n1 == batch + 1", "cu_seqlens[0] == 0", "total == cu_seqlens[-1].item()", "(block_table >= -1).all()",
+    ),
+    "unpadded": (
+        {"x": tensor("batch max_len d"), "lens": tensor("batch", INTS)}, "lens.sum() == total",
+        "(lens <= max_len).all()",
+    ),
+    "repeated": (
+        {"x": tensor("batch d"), "repeats": tensor("batch", INTS)}, "total == int(repeats.sum())",
+        "(repeats >= 0).all()",
+    ),
+    "kept": ({"x": tensor("batch d"), "keep": tensor("batch", "bool")}, "total == keep.sum()"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _OF_RESULT)
+@pytest.mark.parametrize("structure", ["mixed", "one_long", "uniform", "single", "empty"])
+def test_a_stated_size_of_the_result_is_what_the_lengths_sum_to(name, structure):
+    """A workload may state how many rows the result has, which no shape of an input shows."""
+    inputs, *rules = _OF_RESULT[name]
+    batch = 16 if name == "kept" else 4
+    sizes = {"total": 11, "batch": batch, "n1": batch + 1, "pages": 9, "max_pages": 3, "page_size": 4, "max_len": 7}
+    sizes["d"] = 2
+    used = {"total", *(axis for spec in inputs.values() for axis in spec.shape)}
+    definition = define(name, axes(**dict.fromkeys(used)), inputs, {"y": tensor("total d")}, "", *rules)
+    given = {axis: size for axis, size in sizes.items() if axis in used}
+    for seed in range(6):
+        drawn = make_inputs(definition, given, Recipe(seed, structure=structure))
+        told = next(value for key, value in drawn.items() if key not in {"x", "cache", "block_table"})
+        lengths = told.diff() if name == "pages_by_pointers" else told
+        assert int(lengths.sum()) == 11
+        if "block_table" in drawn:
+            assert torch.equal((drawn["block_table"] >= 0).sum(1), (lengths + 3) // 4)

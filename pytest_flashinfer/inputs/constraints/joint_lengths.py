@@ -16,7 +16,8 @@ from pytest_flashinfer.inputs.constraints.limits import readable
 from pytest_flashinfer.inputs.constraints.steps import pointers_of, steps_of, with_steps
 from pytest_flashinfer.inputs.constraints.trees import names_of, terms_of
 from pytest_flashinfer.inputs.integers.lengths import arranged, telling
-from pytest_flashinfer.inputs.integers.queries import capacity
+from pytest_flashinfer.inputs.integers.partition import floored, partition
+from pytest_flashinfer.inputs.integers.queries import capacity, rooms
 from pytest_flashinfer.inputs.integers.segments import USUAL
 from pytest_flashinfer.inputs.plan import parts_of, plan_of
 
@@ -99,6 +100,7 @@ def tell_lengths(setting: Setting, found: Sequences) -> None:
     if limits:
         _agree(setting, found, limits, owners)
     _reach_peaks(setting, found)
+    _reach_totals(setting, found)
     for name, group in owners.items():
         setattr(found, group, found.told[name])
     for name, other in joining.items():  # pages hold what a sequence had before and what joins it
@@ -176,6 +178,18 @@ def _reach_peaks(setting: Setting, found: Sequences) -> None:
             step = min(missing, max(0, lengths[i] - least)) if i != top else 0
             lengths[i] -= step
             missing -= step
+
+
+def _reach_totals(setting: Setting, found: Sequences) -> None:
+    """Have lengths sum to what a workload says that only the result has, `total == lens.sum()` of rows put out."""
+    for name, tree in setting.contract.reading.facts.sums.items():
+        lengths, total = found.told.get(name), setting.size(tree)
+        if lengths is None or total is None or sum(lengths) == total:
+            continue
+        low, high = setting.limits(name)
+        most = min((n for n in (high, *rooms(setting, found)) if n is not None), default=total)
+        parts = partition(total, len(lengths), setting.structure, setting.rng, [max(0, most)] * len(lengths))
+        found.told[name] = floored(parts, low or 0)
 
 
 def _vectors(setting: Setting, found: Sequences, owners: Mapping[str, str]) -> dict[str, _Vector]:

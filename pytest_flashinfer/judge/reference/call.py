@@ -162,7 +162,9 @@ class Reference:
             return None
         shape, dtype = storage(spec)
         if spec.shape is not None and tuple(value.shape) != shape:
-            raise InvalidReferenceError(f"the reference gives {name} as {list(value.shape)}, declared {list(shape)}")
+            given = f"{name} as {list(value.shape)}, declared {list(shape)}"
+            advice = "correct one of them; state no size that only the result decides"
+            raise InvalidReferenceError(f"the reference gives {given}: {advice}")
         if self._are_codes(name, value.dtype):
             return value.view(torch.uint8)
         if value.dim() and _is_real(value.dtype) != _is_real(dtype):  # a Python number is either
