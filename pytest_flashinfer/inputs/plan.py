@@ -13,7 +13,7 @@ from pytest_flashinfer.inputs.constraints.trees import constant, names_of
 from pytest_flashinfer.inputs.integers.shared_pages import pages_are_read_only
 from pytest_flashinfer.inputs.roles.recognition import all_roles
 from pytest_flashinfer.inputs.roles.stated_promises import Promises, stated_promises, words_of
-from pytest_flashinfer.inputs.roles.subject import NAMES, Role, find_axis, page_size, pools
+from pytest_flashinfer.inputs.roles.subject import NAMES, Role, counts_slots, find_axis, page_size, pools
 
 if TYPE_CHECKING:
     from pytest_flashinfer.inputs.contract import Contract
@@ -105,7 +105,7 @@ def _caches(contract: Contract, pool: str | None) -> dict[str, int | None]:
         trees = contract.dims[name] or ()
         if ast.unparse(trees[0]) != pool:  # of layers
             continue
-        slots = [i for i, tree in enumerate(trees) if i and NAMES["page"].search(ast.unparse(tree))]
+        slots = [i for i, tree in enumerate(trees) if i and counts_slots(contract, ast.unparse(tree))]
         caches[name] = slots[0] if slots else None
     return caches
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_flashinfer.data.model import Axis
+from pytest_flashinfer.inputs.contract import contract_of
+from pytest_flashinfer.inputs.generate import make_inputs
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.recipe import Recipe
 from tests.inputs.contracts import axes, define, tensor
 
 from .test_meaning import NOTHING, every
@@ -28,6 +33,34 @@ def test_the_half_that_holds_the_expert_is_the_one_that_is_told(words, below):
         assert not ids.numel() or (int(ids.min()) >= 0 and int(ids.max()) < 8)
         weights = weights.to(torch.int16).view(torch.bfloat16).float()
         assert bool(((weights >= 0) & (weights <= 1)).all())
+
+
+def _gathered(words):
+    sizes = {**axes(batch=None, num_pages=None, width=None, d=4), "p": Axis("const", 8, description=words)}
+    inputs = {
+        "cache": tensor("num_pages p d"), "block_table": tensor("batch width", "int32"),
+        "seq_lens": tensor("batch", "int32"),
+    }  # fmt: skip
+    rules = ("(seq_lens <= width * p).all()", "(block_table >= -1).all()")
+    return define("gathered", sizes, inputs, {"y": tensor("batch d")}, NOTHING, *rules)
+
+
+@pytest.mark.parametrize(
+    ("words", "slots"),
+    [
+        ("page size", True), ("Page size of the cache", True), ("tokens per page", True), ("slots of a page", True),
+        ("number of tokens in each page", True), ("tokens per block", True), (None, False), ("head size", False),
+        ("numbers of a row, whatever the page size", False), ("pages of a sequence", False),
+    ],
+)  # fmt: skip
+def test_a_description_tells_how_many_slots_a_page_has(words, slots):
+    assert (plan_of(contract_of(_gathered(words))).page_size is not None) is slots
+
+
+def test_sequences_reach_beyond_one_slot_of_each_page_that_is_only_described():
+    sizes = {"batch": 3, "num_pages": 12, "width": 4, "p": 8, "d": 4}
+    drawn = [make_inputs(_gathered("page size"), sizes, Recipe(seed))["seq_lens"] for seed in range(4)]
+    assert max(int(lens.max()) for lens in drawn) > 4
 
 
 def test_a_table_of_slots_has_one_for_each_token():

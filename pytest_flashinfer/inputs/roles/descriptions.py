@@ -45,6 +45,17 @@ _ZERO: Final = (
     r"|\b0 (?:is|are) (?:allowed|valid|possible))"
 )
 
+_PAGE_SIZE: Final = re.compile(
+    r"^(the )?page[ -]size\b|^(number of )?(tokens|slots|rows|entries|positions) (per|of|in) (an? |each |one )?"
+    r"(page|block)\b"
+)
+
+
+def is_page_size(definition: Definition, axis: str) -> bool:
+    """Say whether a description begins with the words that an axis counts the slots of a page."""
+    own = definition.axes.get(axis)
+    return own is not None and _PAGE_SIZE.search((own.description or "").lower()) is not None
+
 
 def may_be_zero(definition: Definition) -> frozenset[str]:
     """Return the axes that may be 0 as descriptions say: `K may be anything, also 0`."""

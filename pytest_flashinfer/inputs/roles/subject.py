@@ -14,6 +14,7 @@ from pytest_flashinfer.inputs.constraints.hints import NEGATIVE, Bound
 from pytest_flashinfer.inputs.constraints.lists import of_tensors
 from pytest_flashinfer.inputs.constraints.trees import as_comparison, both_ways, called, constant, names_of, stripped
 from pytest_flashinfer.inputs.dtypes import torch_dtype
+from pytest_flashinfer.inputs.roles.descriptions import is_page_size
 from pytest_flashinfer.inputs.roles.uses import Use, use
 
 if TYPE_CHECKING:
@@ -140,10 +141,15 @@ def _says_negative(sentence: str) -> bool:
     return _NEGATIVE_ONES.search(sentence) is not None and _FORBIDS.search(sentence) is None
 
 
+def counts_slots(contract: Contract, axis: str) -> bool:
+    """Whether an axis says how many slots a page has, by its name or its description."""
+    return NAMES["page"].search(axis) is not None or is_page_size(contract.definition, axis)
+
+
 def find_axis(contract: Contract, what: str) -> ast.expr | None:
     """Return the first axis whose name says `what`, inputs' axes first."""
     names = [*contract.constants, *contract.axis_names]
-    found = [name for name in names if NAMES[what].search(name)]
+    found = [n for n in names if (counts_slots(contract, n) if what == "page" else NAMES[what].search(n))]
     found.sort(key=lambda name: (name not in contract.input_axes, "local" in name))
     return ast.Name(found[0]) if found else None
 
@@ -173,7 +179,7 @@ def page_size(contract: Contract, pool: str) -> ast.expr | None:
     """Return the axis that counts the slots of a page in the tensors led by `pool`, or `None`."""
     for name in pools(contract).get(pool, ()):
         for tree in (contract.dims[name] or ())[1:]:
-            if NAMES["page"].search(ast.unparse(tree)):
+            if counts_slots(contract, ast.unparse(tree)):
                 return tree
     return None
 
