@@ -503,3 +503,15 @@ def test_the_first_segment_begins_after_zero_where_it_may(first, description, la
     assert any(each[0] > 0 for each in drawn) is late
     assert any(each[-1] < 20 for each in drawn)
     assert all(each[0] >= 0 and each[-1] <= 20 and each == sorted(each) for each in drawn)
+
+
+def test_by_some_seeds_nearly_all_indices_are_one():
+    """Counters that are too narrow, and rows that many add to at once, show nowhere else."""
+    counted = define(
+        "counted", axes(n=None, bins=64), {"x": tensor("n", "int32")}, {"h": tensor("bins", "int32")},
+        "def run(x):\n    return torch.bincount(x, minlength=64).int()", "(x >= 0).all()", "(x < bins).all()",
+    )  # fmt: skip
+    drawn = [make_inputs(counted, {"n": 300}, Recipe(seed))["x"].long().bincount(minlength=64) for seed in range(40)]
+    crowded = sum(int(each.max()) >= 298 for each in drawn)
+    assert 0 < crowded < 20
+    assert any(int(each.argmax()) not in (0, 63) for each in drawn if int(each.max()) >= 298)

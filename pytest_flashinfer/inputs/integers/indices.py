@@ -22,6 +22,7 @@ _TRIES: Final = 16
 _FEW: Final = 2  # tokens that occur in `few_ids`
 _RANGE: Final = 4  # fewer ids have one order between the first and the last
 _ALIKE: Final = 8  # draws, in one of which ids that may repeat look like a range by their ends
+_CROWDED: Final = 8  # seeds, by one of which nearly all ids of a tensor are the same
 _MANY: Final = 1 << 20  # ids of which few are drawn one by one
 
 
@@ -106,6 +107,7 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     """Return ids anywhere below `limit`, repeats allowed, mostly the first or the last among them; some are unused.
 
     In the structure `few_ids` tokens are two only, the same in all inputs: by chance no two of a vocabulary are equal.
+    By some seeds nearly all indices are one: what is counted or added up by them piles up there.
     """
     shape = setting.shape(name)
     low, high = setting.limits(name)
@@ -124,6 +126,8 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     few = setting.structure == "few_ids" and setting.plan.roles[name].kind == "token_ids"
     if few and ids.numel():
         ids = torch.tensor(_tokens(setting.seed, low, top), device=device)[ids % _FEW]
+    elif ids.numel() and _is_crowded(setting, name):
+        ids.fill_(int(ids.view(-1)[0]))
     flat, away = ids.view(-1), unused.mark(setting, name, ids)
     tried = (setting.rng.randrange(len(flat)) for _ in range(_TRIES if len(flat) and not few else 0))
     used = dict.fromkeys(place for place in tried if place not in away)
@@ -133,6 +137,11 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     if not (few or away):
         _look_like_a_range(setting, flat, low, top)
     return ids
+
+
+def _is_crowded(setting: Setting, name: str) -> bool:
+    role = setting.plan.roles[name]
+    return role.kind == "index" and not role.number and way_of(setting.seed, f"crowd {name}", _CROWDED) == 0
 
 
 def _numbers(setting: Setting, name: str) -> tuple[int, int]:
