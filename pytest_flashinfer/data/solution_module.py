@@ -128,6 +128,9 @@ def _nameless(path: Path, text: str, tree: ast.Module) -> Found:
         return broken(path, f"{message}: a kernel of several definitions has a file for each", line)
     slip = misspelt_definition(text)
     message = 'no module-level definition = "<name>"'
+    folder = next((each for each in path.parents[:3] if (each / "config.toml").is_file()), None)
+    if slip is None and folder is not None:  # its sources may lie in solution/<language>/
+        return broken(path, f"{message}, as a source of the solution in {folder} has none: give that folder", 1)
     if slip is None:
         entry = "" if "run" in bound_names(tree) else ", and name the function that solves it run"
         return broken(path, f"{message}: add that line, with the name of the definition that this solves{entry}", 1)

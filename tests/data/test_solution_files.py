@@ -296,6 +296,15 @@ def test_python_modules_that_are_wrong(tmp_path, text, message):
     assert message in str(loaded.faults[0])
 
 
+@pytest.mark.parametrize("place", ["kit/main.py", "kit/solution/triton/main.py"])
+def test_a_source_of_a_folder_is_told_to_be_one(tmp_path, place):
+    samples.write(tmp_path / "kit" / "config.toml", "[solution]\n")
+    path = samples.write(tmp_path / place, "def run(x):\n    return x\n")
+    assert f"as a source of the solution in {tmp_path / 'kit'} has none: give that folder" in str(
+        load_solution(path).faults[0]
+    )
+
+
 @pytest.mark.parametrize("wrong", ["author: int = 5", "author = 5", "author = x = 5", 'language = "fortran"'])
 def test_faults_of_a_module_are_at_the_lines_of_its_own_level(tmp_path, wrong):
     """Not at those of a function's variables or of a docstring that look alike."""
