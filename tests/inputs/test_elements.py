@@ -207,3 +207,22 @@ def test_bounds_are_met_in_some_cases():
     assert all((each["scale"] > 0).all() for each in made)
     plain = [make_inputs(bounded, {"n": 5}, Recipe(seed)) for seed in range(60)]
     assert all((each["top_p"] > 0).all() for each in plain), "as listed workloads are"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        ("((m == 0) | (m == 1)).all()", {0.0, 1.0}),
+        ("torch.all((m == -1.0) | (1.0 == m))", {-1.0, 1.0}),
+        ("((m == 0) | (m == 0.5) | (m == top)).all()", {0.0, 0.5, 2.0}),
+    ],
+)
+def test_floats_of_a_few_values_take_all_of_them(dtype, rule, allowed):
+    """A mask of zeros and ones is often one of floats."""
+    sizes, inputs = axes(n=None, top=2), {"x": tensor("n"), "m": tensor("n", dtype)}
+    masked = define("masked", sizes, inputs, {"y": tensor("n")}, NOTHING, rule)
+    for family in FAMILIES:
+        made = make_inputs(masked, {"n": 64}, Recipe(3, family=family))["m"]
+        assert set(made.tolist()) <= allowed
+        assert family != "normal" or set(made.tolist()) == allowed

@@ -35,6 +35,7 @@ class Facts:
     `shortest` and `longest`: how long a segment between pointers has to and may be. `peaks`: what the largest element
     of a tensor, or the longest segment, is equal to. `units`: what lengths, or segments, are multiples of.
     `others`: what an element may equal instead of lying within the bounds, as -100 in `(x == -100) | (x >= 0)`.
+    `choices`: all that it may equal, as in `(x == 0) | (x == 1)`.
     `compared`: what bounds are made of, the operator with the right side: those of floats have no next number.
     """
 
@@ -47,6 +48,7 @@ class Facts:
     peaks: dict[str, ast.expr] = field(default_factory=dict)
     units: dict[str, ast.expr] = field(default_factory=dict)
     others: dict[str, list[ast.expr]] = field(default_factory=dict)
+    choices: dict[str, list[ast.expr]] = field(default_factory=dict)
     compared: dict[str, list[tuple[type[ast.cmpop], ast.expr]]] = field(default_factory=dict)
 
     def take_bounds(self, other: Facts) -> None:
@@ -85,6 +87,9 @@ def _of_alternatives(parts: list[ast.expr], tensors: set[str], facts: Facts, *, 
     values = [_value(part, tensors) for part in parts]
     guards = [_exempted(part, tensors) for part in parts]
     if single:
+        equal = [value for value in values if value is not None]
+        if len(equal) == len(parts) > 1 and len({name for name, _ in equal}) == 1:
+            facts.choices.setdefault(equal[0][0], [value for _, value in equal])
         alike = len({names_of(part) & tensors for part in parts}) == 1
         for part, found, name in zip(parts, values, guards, strict=True):
             if alike and found is not None and isinstance(part, ast.Compare):

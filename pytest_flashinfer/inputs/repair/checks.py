@@ -8,6 +8,7 @@ import torch
 
 from pytest_flashinfer.inputs.constraints import elements
 from pytest_flashinfer.inputs.constraints.arrangements import arrange
+from pytest_flashinfer.inputs.constraints.choices import choose
 from pytest_flashinfer.inputs.draft import env_of, fills_floats, float_of
 from pytest_flashinfer.inputs.floats.at_bounds import touch
 from pytest_flashinfer.inputs.floats.families import SPECIAL
@@ -63,6 +64,8 @@ def mend(draft: Draft) -> None:
     for name in arrange(draft.contract, draft.plan, env, drawn, draft.recipe.seed):
         draft.made[name].copy_(env[name])
     touch(draft.contract, draft.plan, draft.made, drawn, draft.recipe)
+    for name in choose(draft.contract, draft.plan, env_of(draft), drawn):
+        draft.made[name].copy_(env[name])
 
 
 def repaired(draft: Draft) -> bool:
