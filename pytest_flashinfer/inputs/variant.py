@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_flashinfer.inputs import layout
+from pytest_flashinfer.inputs.constraints.choices import choose
 from pytest_flashinfer.inputs.constraints.elements import mend
 from pytest_flashinfer.inputs.constraints.limits import limits, readable
 from pytest_flashinfer.inputs.contract import contract_of
@@ -126,6 +127,7 @@ def _changed(changing: _Changing, kind: str, generator: torch.Generator) -> dict
                 continue
             _copy_ends(values, inputs[name], rows=plan.roles[name].kind in ROTARY)
     mend(changing.contract, plan, {**changing.env, **changed}, set(new))
+    choose(changing.contract, plan, {**changing.env, **changed}, set(new))
     return changed
 
 

@@ -226,3 +226,13 @@ def test_floats_of_a_few_values_take_all_of_them(dtype, rule, allowed):
         made = make_inputs(masked, {"n": 64}, Recipe(3, family=family))["m"]
         assert set(made.tolist()) <= allowed
         assert family != "normal" or set(made.tolist()) == allowed
+
+
+def test_other_contents_have_other_ones_of_a_few_values():
+    rule = "((m == 0) | (m == 1)).all()"
+    masked = define("masked", axes(n=None), {"x": tensor("n"), "m": tensor("n")}, {"y": tensor("n")}, NOTHING, rule)
+    first = make_inputs(masked, {"n": 64}, Recipe(3))
+    other = variant(first, masked, {"n": 64}, "same_ends", torch.Generator().manual_seed(1))["m"]
+    assert set(other.tolist()) == {0.0, 1.0}
+    assert not torch.equal(other, first["m"])
+    assert all(other[place] == first["m"][place] for place in (0, 32, 63))
