@@ -16,6 +16,7 @@ from pytest_flashinfer.judge.oracle.spread import Spread, check_shapes
 from pytest_flashinfer.judge.oracle.truth import SAMPLED, OutputSpec, OutputTruth, Truth
 from pytest_flashinfer.judge.oracle.wide import LiftError
 from pytest_flashinfer.judge.reference.call import Reference, Results, Style
+from pytest_flashinfer.judge.sampling.certain import draws_nothing
 from pytest_flashinfer.judge.sampling.target import targets
 
 if TYPE_CHECKING:
@@ -49,17 +50,17 @@ def evaluate(  # noqa: PLR0913 - all but three have defaults
 
     `inputs`: tensors, numbers or `None` by name, in the order of the parameters. `operands="exact"` gives no credit for
     operands held in 16 bits inside. `budget`: bytes that the wide copies may take. `sampling`: integer outputs are
-    drawn at random; their distribution is read instead. `native`: run it natively only; with `bounded` off no bound is
-    found then. `plain`: what a native run gives, if that is known. `mutated`: inputs that the reference may change.
-    `closely`: many more runs, and stronger ones, look for integers that rounding decides.
+    drawn at random, where anything is; their distribution is read instead. `native`: run it natively only; with
+    `bounded` off no bound is found then. `plain`: what a native run gives, if that is known. `mutated`: inputs that the
+    reference may change. `closely`: many more runs, and stronger ones, look for integers that rounding decides.
     Raises `InvalidReferenceError`, and `MutatesInputsError` where it changes others.
     """
     run = Reference(reference, inputs, outputs, style, seed, mutated)
     clock = time.perf_counter()
     plain = run.native() if plain is None else plain
     spent = {"native": time.perf_counter() - clock}
-    if sampling:
-        return _sampled(run, plain, spent)
+    if sampling and (sampled := _sampled(run, plain, spent)) is not None:
+        return sampled
     if native:
         return _native_only(run, plain, "as asked", spent, bounded=bounded)
     wide_dtype, obstacle = _affordable(run, plain, budget)
@@ -140,14 +141,20 @@ def non_finite(inputs: Mapping[str, Any]) -> bool:
     return bool(ends) and not bool(torch.stack([torch.isfinite(end) for end in ends]).all())
 
 
-def _sampled(run: Reference, native: Results, spent: dict[str, float]) -> Truth:
-    """Return the truth of a sampling reference: distributions of what is drawn, the plain values of all else."""
-    plain = _native_only(run, native, SAMPLED, spent)
+def _sampled(run: Reference, native: Results, spent: dict[str, float]) -> Truth | None:
+    """Return the truth of a sampling reference: distributions of what is drawn, the plain values of all else.
+
+    `None` where ids are not drawn at all.
+    """
     drawn = [name for name, value in native.items() if value is not None and not is_float(run.outputs[name].dtype)]
+    found = targets(run, drawn)
+    if drawn and not found and draws_nothing(run):
+        return None
+    plain = _native_only(run, native, SAMPLED, spent)
     outputs = dict(plain.outputs)
     for name in drawn:
         outputs[name] = replace(outputs[name], how=SAMPLED)
-    for name, target in targets(run, drawn).items():
+    for name, target in found.items():
         outputs[name] = replace(outputs[name], **{each.name: getattr(target, each.name) for each in fields(target)})
     return replace(plain, outputs=outputs, how=SAMPLED)
 

@@ -54,7 +54,7 @@ def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
     for name in outputs:
         one = _assign(run, name, first, second)
         if one is not None:
-            found[name] = replace(one, seeded=any(_GIVEN.search(each) for each in run.inputs))
+            found[name] = replace(one, seeded=any(map(decides_draws, run.inputs)))
     for number in range(_DOUBTED if found else 0):
         changed = replace(run, inputs=_shaken(run, number), seed=run.seed + 1 + number)
         pair = _captured(changed, 0), _captured(changed, 1)
@@ -65,6 +65,11 @@ def targets(run: Reference, outputs: Sequence[str]) -> dict[str, Target]:
             found[name] = replace(known, support=known.support | inside, seeded=known.seeded or seeded)
     likely = {name: replace(each, support=each.support | _as_likely(run, each.support)) for name, each in found.items()}
     return {name: _merged(each) for name, each in likely.items()}
+
+
+def decides_draws(name: str) -> bool:
+    """Say whether an input of that name decides what is drawn."""
+    return _GIVEN.search(name) is not None
 
 
 def _as_likely(run: Reference, support: torch.Tensor) -> torch.Tensor:
