@@ -6,9 +6,10 @@ lay hands on what else is told to it.
 
 from __future__ import annotations
 
+import gc
 import operator
 import sys
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ class Intact:
     """Knows what the names of this package are bound to in modules and classes that are loaded when it is made.
 
     Of `objects` it knows their types, their functions, and the types of their other attributes, which change as they
-    work. `broken` returns a line that names what is no longer what it was; it takes some tenths of a millisecond at
-    most. What it compares with lies in tuples that it alone refers to: there is no attribute to be emptied.
+    work; of all other objects here, what of theirs can be called. `broken` returns a line that names what is no longer
+    what it was; it takes some tenths of a millisecond at most. What it compares with lies in tuples that it alone
+    refers to: there is no attribute to be emptied.
     """
 
     __slots__ = ("broken",)
@@ -43,6 +45,7 @@ def _comparison(objects: tuple[object, ...]) -> Callable[[], list[str]]:
     codes = tuple(each.__code__ for each in functions)
     text, most, same = _TEXT, _MOST, _SAME
     states = tuple((each, type(each), tuple(_state(each))) for each in objects)
+    called = tuple([(each, tuple(_called(each))) for each in _things(values for *_, values in spaces)])
 
     def broken() -> list[str]:
         found = []
@@ -55,7 +58,9 @@ def _comparison(objects: tuple[object, ...]) -> Callable[[], list[str]]:
             now_state = dict(_state(each))
             found += [f"{kind.__name__}.{name}" for name, known in state if now_state.get(name) is not known]
             found += [] if type(each) is kind else [kind.__name__]
-        return [text.format(", ".join(found[:most]))] if found else []
+        for each, calls in called:
+            found += [f"{type(each).__name__}.{name}" for name in _unlike(each, calls)]
+        return [text.format(", ".join([*dict.fromkeys(found)][:most]))] if found else []
 
     return broken
 
@@ -68,6 +73,26 @@ def _spaces() -> Iterator[tuple[str, Mapping[str, Any]]]:
             for each in list(vars(module).values()):
                 if isinstance(each, type) and each.__module__ == name:
                     yield each.__qualname__, vars(each)
+
+
+def _things(values: Iterable[Iterable[object]]) -> list[object]:
+    """Return what has attributes of its own: objects of this package's classes, and what its modules are bound to."""
+    found = [each for each in gc.get_objects() if str(type(each).__module__).startswith(_PACKAGE)]
+    bound = {id(each): each for some in values for each in some}.values()
+    return found + [each for each in bound if not isinstance(each, (type, ModuleType, *_FUNCTIONS))]
+
+
+def _called(each: object) -> list[tuple[str, object]]:
+    """Return the attributes of an object's own that can be called: one that is named like a method comes before it."""
+    return [(name, value) for name, value in getattr(each, "__dict__", {}).items() if callable(value)]
+
+
+def _unlike(each: object, known: Iterable[tuple[str, object]]) -> Iterator[str]:
+    """Yield the names of an object's attributes that were others, or that stand before a method of its class now."""
+    values = dict(known)
+    for name, value in _called(each):
+        if values[name] is not value if name in values else hasattr(type(each), name):
+            yield name
 
 
 def _fixed(space: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:

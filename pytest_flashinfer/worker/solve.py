@@ -49,8 +49,15 @@ _EARLIER, _SMALL = 5, 1 << 20  # of so many calls, if the results of each have s
 class BuiltSolution:
     """A built solution with what outlives its calls."""
 
-    def __init__(
-        self, function: Callable[..., Any], leftovers: Leftovers, intact: Intact, device: str, *, destination: bool
+    def __init__(  # noqa: PLR0913 - what was made before the solution came
+        self,
+        function: Callable[..., Any],
+        leftovers: Leftovers,
+        compilations: Compilations,
+        intact: Intact,
+        device: str,
+        *,
+        destination: bool,
     ) -> None:
         self.function = function
         self.destination = destination
@@ -61,7 +68,7 @@ class BuiltSolution:
         self.asked: Mapping[str, Any] = {}  # the last request for a call in full
         self.held: copies.Held = []  # outputs and values of the last call
         self.earlier: deque[copies.Held] = deque(maxlen=_EARLIER)  # those of several, where none is timed
-        self.compilations = Compilations()
+        self.compilations = compilations
 
 
 @functools.cache
@@ -85,10 +92,13 @@ def warm(device: str) -> None:
 
 def build(request: dict[str, Any], folder: Path, device: str) -> BuiltSolution:
     """Build the solution in `folder`, see build.registry."""
-    leftovers, intact = Leftovers(), Intact(_clocks(device).values())
+    leftovers, compilations = Leftovers(), Compilations()
+    intact = Intact(_clocks(device).values())  # made last: it knows what there is
     kernel = load(request, folder)  # type: ignore[arg-type]
     leftovers.set_aside()
-    return BuiltSolution(kernel.function, leftovers, intact, device, destination=bool(request["destination_passing"]))
+    return BuiltSolution(
+        kernel.function, leftovers, compilations, intact, device, destination=bool(request["destination_passing"])
+    )
 
 
 def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, Any]:

@@ -28,12 +28,25 @@ PATCHES = {
     "the list of a clock": ("[clock] = CLOCK; clock._spans = type('L', (list,), {})()", "WallClock._spans"),
     "all that a clock has": ("[clock] = CLOCK; clock.__dict__ = {**vars(clock), '_now': int}", "WallClock._now"),
     "the type of a clock": ("[clock] = CLOCK; clock.__class__ = type('C', (type(clock),), {})", "WallClock"),
+    "a method of one object": (
+        "[o] = [o for o in gc.get_objects() if type(o) is compilations.Compilations]; o.take = lambda: []",
+        "Compilations.take",
+    ),
+    "how answers leave": (
+        "[o] = [o for o in gc.get_objects() if type(o) is protocol.Channel]; o.send = functools.partial(o.send)",
+        "Channel.send",
+    ),
+    "how answers are written": (
+        "protocol._ENCODER.encode = types.MethodType(type(protocol._ENCODER).encode, protocol._ENCODER)",
+        "JSONEncoder.encode",
+    ),
     "a clock": ("[clock] = list(solve._clocks('cpu').values())[:1]; clock._now = lambda: 0", "WallClock._now"),
 }
 HEAD = """
-import sys, types
-results, copies, compilations, solve = (
-    sys.modules[f"pytest_flashinfer.worker.{name}"] for name in ("results", "copies", "compilations", "solve")
+import functools, gc, sys, types
+results, copies, compilations, solve, protocol = (
+    sys.modules[f"pytest_flashinfer.worker.{name}"]
+    for name in ("results", "copies", "compilations", "solve", "protocol")
 )
 CLOCK = list(solve._clocks('cpu').values())[:1]
 """
