@@ -18,6 +18,9 @@ MOST_SECONDS = 0.3
 _STEADY = 0.02
 _STEP = 1e-6  # seconds: how well CUDA events repeat
 _SLACK = 50e-6  # what a preemption may add to a reading of the host's clock
+_BETWEEN = 20e-6  # seconds between two readings of one clock with nothing between them
+_REST = 5e-3  # seconds for which a judge waits beyond a call: for messages, on a busy machine
+_COPYING = 4e-9  # seconds for a byte of a result, which is read a second time once the clock has stopped
 _WAKING = 100e-6  # what waiting for the device may add: on a virtual machine with many cores in use it wakes up late
 
 
@@ -67,6 +70,22 @@ def disagreement(spans: Sequence[Span], judge_seconds: float | None = None, *, o
     if on_card and (len(timed) < len(spans) or any(span.source == "wall" for span in spans)):
         return "the worker's clock does not say what CUDA events say, as the clock of a card does"
     return _against_events(timed) if timed else None
+
+
+def hidden(spans: Sequence[Span], told: Sequence[float], waited: Sequence[float], nbytes: int) -> str | None:
+    """Return why a wall clock's `spans` cannot be all that their calls took, or `None`.
+
+    `told` is what the worker said with each answer, before the next call could change it, `waited` for how long the
+    judge waited for that, both in seconds; results have `nbytes`. Some work may be hidden in what a judge has to wait
+    for anyway, most of a long call cannot.
+    """
+    said = median(span.seconds for span in spans)
+    if (first := median(told)) > 1.1 * said + _BETWEEN:
+        return f"the worker's clock says {said * 1e3:.3f} ms, and its answers had said {first * 1e3:.3f} ms"
+    least = min(seconds - span.seconds for seconds, span in zip(waited, spans, strict=True))
+    if least > said + _REST + nbytes * _COPYING:
+        return f"the worker's clock says {said * 1e3:.3f} ms, and the judge waited {least * 1e3:.3f} ms more each time"
+    return None
 
 
 def _against_events(timed: Sequence[Span]) -> str | None:

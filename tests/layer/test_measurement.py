@@ -195,14 +195,15 @@ def test_a_call_that_fails_ends_the_measurement(session, cases, fails_at):
 
 
 def test_the_clock_says_why_it_is_the_fallback():
-    found = Measurement((), (call(source="events", note="no CUPTI"), call(source="events", note="no CUPTI")))
+    calls = call(source="events", note="no CUPTI"), call(source="events", note="no CUPTI")
+    found = Measurement((), calls, on_card=True)
     assert (found.clock, found.clock_note) == ("device (CUDA events)", "no CUPTI")
     assert found.contradiction is None
 
 
 def test_outputs_without_device_work_are_not_believed():
-    assert "the device did nothing" in Measurement((), (call(device=0.0), call(device=0.0))).contradiction
-    assert Measurement((), (call(device=0.0, source="events"),)).contradiction is None
+    assert "the device did nothing" in Measurement((), (call(device=0.0), call(device=0.0)), on_card=True).contradiction
+    assert Measurement((), (call(device=0.0, source="events"),), on_card=True).contradiction is None
 
 
 def test_on_a_card_the_wall_clock_is_not_believed(session, cases):

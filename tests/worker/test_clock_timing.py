@@ -3,9 +3,11 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_flashinfer.worker.clock import Span, open_clock
-from pytest_flashinfer.worker.timing import disagreement, measure, steady, warm_up
+from pytest_flashinfer.worker.timing import disagreement, hidden, measure, steady, warm_up
 
 
 class Scripted:
@@ -92,3 +94,28 @@ def test_clocks_that_contradict_each_other(taken, judge, message):
     import re
 
     assert re.fullmatch(message, disagreement(taken, judge) or "")
+
+
+@given(
+    seconds=st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=9),
+    rest=st.floats(0.0, 4e-3),
+    nbytes=st.integers(0, 1 << 32),
+    late=st.floats(0.0, 60.0),
+)
+def test_what_a_judge_has_to_wait_for_anyway_hides_nothing(seconds, rest, nbytes, late):
+    told = [each + 1e-5 for each in seconds]
+    waited = [each + rest + 2e-9 * nbytes for each in told]
+    waited[-1] += late if len(waited) > 1 else 0.0  # one answer may come late
+    assert hidden([Span(each, each) for each in seconds], told, waited, nbytes) is None
+
+
+@given(st.floats(1e-6, 1.0), st.floats(2.2, 1e6))
+def test_a_clock_that_says_less_than_the_answers_had_said_is_not_believed(seconds, times):
+    told = [times * seconds + 3e-5] * 5
+    assert "its answers had said" in hidden([Span(seconds, seconds)] * 5, told, told, 0)
+
+
+@given(st.floats(1e-6, 1.0), st.floats(0.0, 1.0))
+def test_most_of_a_long_call_cannot_be_done_behind_the_clock(seconds, more):
+    spans, waited = [Span(seconds, seconds)] * 5, [2 * seconds + 6e-3 + more] * 5
+    assert "the judge waited" in hidden(spans, [seconds] * 5, waited, 0)
