@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _SHORT = 256  # terms of a sum that is not worth a look
 _LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor core cuts, and up to which it is trusted
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
+_LOOP = 4096  # equal terms of which the same is so: one loop over the ids of a bag may name one row again and again
 _COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err, and how many products they are for
 _TINY = 1e-300
 _STEPS, _ONE = 16, 1e-6  # decays of which a kernel adds up the exponents; how near to one the sum of a softmax is
@@ -55,7 +56,7 @@ def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | f
     share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
     if len(axes) == 1:
         share = torch.maximum(share, _tied(terms, axes[0]))
-    more = share * (min(count, _THREAD) / 64 + max(count - _THREAD, 0) / 256)
+    more = share * (min(count, _LOOP) / 64 + max(count - _LOOP, 0) / 256)
     return more if more.ndim == result.ndim else more.reshape(result.shape)
 
 
