@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +51,7 @@ def draws_nothing(run: Reference) -> bool:
 
 def _imports(function: Callable[..., Any]) -> set[str]:
     """Return the packages that a function's source imports; one without a name where there is no source to be read."""
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)  # within `@torch.no_grad()`
     source = "".join(linecache.getlines(code.co_filename)) if code is not None else ""
     try:
         nodes = list(ast.walk(ast.parse(source)))
