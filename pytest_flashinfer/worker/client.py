@@ -140,6 +140,10 @@ class Worker:
         with self.nursery.stopped(self.number) if self.alive else contextlib.nullcontext():
             yield
 
+    def processor_seconds(self) -> float:
+        """Return the processor time that the process has had so far, 0 where that is not known."""
+        return self.nursery.processor_seconds(self.number)
+
     def take_log(self) -> str:
         """Return what was printed since the last call."""
         return self._log.take()

@@ -37,6 +37,7 @@ main(int(sys.argv[2]))
 """
 _PRELOAD = ["torch", "triton", "pytest_flashinfer.worker.child", "pytest_flashinfer.worker.solve"]
 START_SECONDS = 180.0  # a cold import of torch from a network disk
+_SCHEDULED = 2  # in a process's clock, as clock_getcpuclockid makes it: CPUCLOCK_SCHED of Linux
 _KILL_SECONDS = 20.0  # a process in the middle of a driver call ends late
 
 
@@ -113,6 +114,13 @@ class Nursery:
         _pid, pidfd = self._alive.get(number, (0, -1))
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(pidfd, which)
+
+    def processor_seconds(self, number: int) -> float:
+        """Return the processor time of a worker's process so far, 0 where that is not known."""
+        pid, _pidfd = self._alive.get(number, (0, -1))
+        with contextlib.suppress(OSError):
+            return time.clock_gettime(~pid << 3 | _SCHEDULED) if pid else 0.0
+        return 0.0
 
     def has_ended(self, number: int) -> bool:
         """Whether a worker is known to have ended; waits for nothing. Raises WorkerDied where the server is gone."""

@@ -36,7 +36,8 @@ class RunResult:
     to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
     `missing` are optional outputs that were left out, or returned as the input which they are written into. Seconds
     are of the call alone; `span` comes with timed calls, once `Runner.read_clock` was called. `round_trip` is how long
-    the judge waited for the answer by its own clock: no call took longer. `log` is what the worker printed, `compiled`
+    the judge waited for the answer by its own clock: no call took longer; `worked` is the processor time that the
+    worker had meanwhile, in all its threads, 0 where that is not known. `log` is what the worker printed, `compiled`
     what Triton compiled.
     """
 
@@ -46,6 +47,7 @@ class RunResult:
     missing: tuple[str, ...] = ()
     host_seconds: float = 0.0
     round_trip: float = 0.0
+    worked: float = 0.0
     span: Span | None = None
     log: str = ""
     compiled: tuple[Compilation, ...] = ()

@@ -87,11 +87,11 @@ class Runner:
         pristine.fill(tensors)
         self._synchronize()
         self.worker.take_log()
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), self.worker.processor_seconds()
         reply = self.worker.call(self._question(inputs, outputs, cache), timeout)
-        round_trip = time.perf_counter() - start
+        round_trip, worked = time.perf_counter() - start, self.worker.processor_seconds() - worked
         result, changed = self._collect(pristine, reply, since, keep=keep)
-        result.round_trip = round_trip
+        result.round_trip, result.worked = round_trip, worked
         result.compiled = replies.compilations(reply)
         if last is not None:
             last.add_late(changed)

@@ -18,9 +18,9 @@ MOST_SECONDS = 0.3
 _STEADY = 0.02
 _STEP = 1e-6  # seconds: how well CUDA events repeat
 _SLACK = 50e-6  # what a preemption may add to a reading of the host's clock
-_BETWEEN = 20e-6  # seconds between two readings of one clock with nothing between them
-_REST = 5e-3  # seconds for which a judge waits beyond a call: for messages, on a busy machine
-_COPYING = 4e-9  # seconds for a byte of a result, which is read a second time once the clock has stopped
+_BETWEEN = 200e-6  # seconds between two readings of one clock with little between them, on a busy machine
+_REST = 10e-3  # of work around a call, for messages and for a second copy of its result
+_COPYING = 4e-9  # seconds for a byte of that
 _WAKING = 100e-6  # what waiting for the device may add: on a virtual machine with many cores in use it wakes up late
 
 
@@ -72,19 +72,24 @@ def disagreement(spans: Sequence[Span], judge_seconds: float | None = None, *, o
     return _against_events(timed) if timed else None
 
 
-def hidden(spans: Sequence[Span], told: Sequence[float], waited: Sequence[float], nbytes: int) -> str | None:
+def hidden(
+    spans: Sequence[Span], told: Sequence[float], waited: Sequence[float], worked: Sequence[float], nbytes: int
+) -> str | None:
     """Return why a wall clock's `spans` cannot be all that their calls took, or `None`.
 
-    `told` is what the worker said with each answer, before the next call could change it, `waited` for how long the
-    judge waited for that, both in seconds; results have `nbytes`. Some work may be hidden in what a judge has to wait
-    for anyway, most of a long call cannot.
+    All in seconds: `told` is what the worker said with each answer, before the next call could change it, `waited` for
+    how long the judge waited for that, `worked` the processor time that the worker had meanwhile, less what all
+    processors had during the call; results have `nbytes`. A machine that is busy makes a judge wait, but does not work.
+    Some work may be hidden in what there is to do anyway, most of a long call cannot.
     """
     said = median(span.seconds for span in spans)
-    if (first := median(told)) > 1.1 * said + _BETWEEN:
-        return f"the worker's clock says {said * 1e3:.3f} ms, and its answers had said {first * 1e3:.3f} ms"
-    least = min(seconds - span.seconds for seconds, span in zip(waited, spans, strict=True))
-    if least > said + _REST + nbytes * _COPYING:
-        return f"the worker's clock says {said * 1e3:.3f} ms, and the judge waited {least * 1e3:.3f} ms more each time"
+    beside = median(first - 1.1 * span.seconds for first, span in zip(told, spans, strict=True))
+    if beside > _BETWEEN:
+        return f"the worker's clock says {said * 1e3:.3f} ms, and its answers had said {median(told) * 1e3:.3f} ms"
+    idle = [seconds - span.seconds for seconds, span in zip(waited, spans, strict=True)]
+    more = median(map(min, idle, worked))
+    if more > said + _REST + nbytes * _COPYING:
+        return f"the worker's clock says {said * 1e3:.3f} ms, and it worked {more * 1e3:.3f} ms more"
     return None
 
 
