@@ -19,6 +19,7 @@ SIZES = {
     "kv_append_s64_h4": (("num_tokens",), ("k", "k_cache", "slot_mapping"), ((1,), (7,), (33,), (64,))),
     # The last pool takes more than 16 MiB: fewer calls are made there.
     "paged_sum_ps16_d64": (PAGED, ("cache", "kv_indptr", "kv_indices"), ((4, 5, 24, 40), (4, 5, 60, 4200))),
+    "greedy_v128": (("batch_size",), ("logits",), ((1,), (7,), (64,), (200,))),
     "top_k_sampling_v512": (("batch_size",), ("probs", "top_k"), ((1,), (7,), (64,), (200,))),
 }
 HAS_CARD = shutil.which("nvidia-smi") is not None
