@@ -327,6 +327,22 @@ def test_tables_hold_distinct_blocks_and_then_padding():
     assert ((inputs["block_table"] >= 0).sum(1) == -(-inputs["seq_lens"] // 4)).all()
 
 
+@pytest.mark.parametrize(("name", "text"), [
+    ("seqused_k", ""), ("filled", ""), ("n_live", "Number of cached tokens of each request, 0 allowed."),
+])  # fmt: skip
+def test_lengths_are_known_by_their_words_or_by_the_table_that_they_fill(name, text):
+    """A table whose entries are padding from there on has no valid case else."""
+    inputs = {**TABLE.inputs, name: tensor("batch_size", "int32", description=text)}
+    del inputs["seq_lens"]
+    rules = (f"bool((({name} >= 0) & ({name} <= max_blocks * block_size)).all())",
+             f"bool(torch.where(torch.arange(max_blocks)[None, :] * block_size < {name}[:, None],"
+             " block_table >= 0, block_table == -1).all())")  # fmt: skip
+    padded = replace(TABLE, inputs=inputs, constraints=rules if name == "filled" else rules[1:])
+    for seed in range(20):
+        made = make_inputs(padded, {"batch_size": 6, "num_blocks": 30, "max_blocks": 4}, Recipe(seed))
+        assert ((made["block_table"] >= 0).sum(1) == -(-made[name] // 4)).all()
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_lengths_are_none_one_all_and_around_a_page(batch):
     sizes = {"batch_size": batch, "num_blocks": 40, "max_blocks": 6}

@@ -6,9 +6,11 @@ import ast
 import re
 from typing import Final
 
+from pytest_flashinfer.inputs.constraints.hints import Bound
 from pytest_flashinfer.inputs.constraints.trees import names_of
 from pytest_flashinfer.inputs.roles.subject import NAMES, Role, Subject, find_axis
 
+_SO_MANY: Final = r"(number of|how many)( (valid|cached|stored|used|known|active|past))?"
 TABLE: Final = r"(block|page)_?tables?$|req_to_"
 ROW_IDS: Final = r"batch_(ind|id)|seg(ment)?_?ids?|row_(ids?|ind)|to_(seq|batch|req)|seq_ids?|group_ids?"
 
@@ -61,19 +63,25 @@ def last_page(s: Subject) -> Role | None:
 
 def lengths(s: Subject) -> Role | None:
     """Recognise how long each sequence is."""
-    named = s.named(r"len|seqlen|_lens?$") or s.told(r"sequence length|number of (valid )?tokens")
-    if not named or not (one_a_row(s) or _rows_of_table(s)):
-        return None
-    return Role("seq_lens", group=_group(s))
+    named = s.named(r"len|seq_?used|_lens?$") or s.told(rf"sequence length|{_SO_MANY} tokens")
+    tables = _tables_by_row(s)
+    if named and (one_a_row(s) or tables):
+        return Role("seq_lens", group=_group(s))
+    most = s.contract.reading.facts.bounds.get(s.name, Bound()).upper
+    full = any(names_of(width) and _holds_more(tree, width) for width in tables for tree in most)
+    return Role("seq_lens", group="kv") if full else None
 
 
-def _rows_of_table(s: Subject) -> bool:
-    """Whether a table of pages has a row for each element."""
+def _holds_more(most: ast.expr, width: ast.expr) -> bool:
+    """Whether a bound is so many times the entries of a row, as tokens are in pages."""
+    return names_of(width) <= names_of(most) and ast.dump(most) != ast.dump(width)
+
+
+def _tables_by_row(s: Subject) -> list[ast.expr]:
+    """Return how many entries a row has in each table of pages that has a row for each element."""
     own = [ast.dump(tree) for tree in s.dims]
-    return any(
-        [ast.dump(tree) for tree in (dims or ())[:-1]] == own and re.search(TABLE, name)
-        for name, dims in s.contract.dims.items()
-    )
+    tables = [dims for name, dims in s.contract.dims.items() if dims and re.search(TABLE, name)]
+    return [dims[-1] for dims in tables if [ast.dump(tree) for tree in dims[:-1]] == own]
 
 
 def one_a_row(s: Subject) -> bool:
