@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.search.rechecks import CaseCheck
     from pytest_flashinfer.testing import UnderTest
 
+LONG = 129  # size from which on Triton's interpreter may take minutes for what a card does at once
 LEAST = 20  # cases for which there is more time
 LARGE = 1 << 22  # elements of a definition at its smallest sizes, for whose calls a CPU takes long
 ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 24}  # of all tensors of a drawn case, beyond what the constant axes need
@@ -146,9 +147,16 @@ class SizeSearch:
         except Failed as failed:
             if failed.case is None:
                 raise  # it was not called at all: it does not build
-            pace.failing = True
-            return failed
+            if not (self._takes_interpreter_long(failed, drawn) and tally.telling):
+                pace.failing = True
+                return failed
+            tally.unjudged(failed, drawn[1])
         return None
+
+    def _takes_interpreter_long(self, failed: Failed, drawn: Drawn) -> bool:
+        """Whether a call may only have been too much for Triton's interpreter: who hangs does so on small sizes too."""
+        slow = self.interpreted and failed.verdict.status == "TIMEOUT"
+        return slow and max((drawn[0][name] for name in self.definition.var_axes), default=0) >= LONG
 
     def _refuse_slow(self, found: Outcome, spent: Spent) -> None:
         """Raise Failed where the solution's own calls took the time.

@@ -334,9 +334,9 @@ def test_lengths_are_known_by_their_words_or_by_the_table_that_they_fill(name, t
     """A table whose entries are padding from there on has no valid case else."""
     inputs = {**TABLE.inputs, name: tensor("batch_size", "int32", description=text)}
     del inputs["seq_lens"]
-    rules = (f"bool((({name} >= 0) & ({name} <= max_blocks * block_size)).all())",
-             f"bool(torch.where(torch.arange(max_blocks)[None, :] * block_size < {name}[:, None],"
-             " block_table >= 0, block_table == -1).all())")  # fmt: skip
+    bounds = f"bool((({name} >= 0) & ({name} <= max_blocks * block_size)).all())"
+    used = f"torch.arange(max_blocks)[None, :] * block_size < {name}[:, None]"
+    rules = (bounds, f"bool(torch.where({used}, block_table >= 0, block_table == -1).all())")
     padded = replace(TABLE, inputs=inputs, constraints=rules if name == "filled" else rules[1:])
     for seed in range(20):
         made = make_inputs(padded, {"batch_size": 6, "num_blocks": 30, "max_blocks": 4}, Recipe(seed))

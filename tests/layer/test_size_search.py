@@ -495,6 +495,32 @@ def test_a_solution_whose_calls_take_the_time_does_not_pass(monkeypatch, source,
     search(seconds=0.3, solution=solution).run(check)  # whoever gives it little time knows
 
 
+@pytest.mark.parametrize(
+    ("source", "hangs", "fails"),
+    [
+        ("import triton\n@triton.jit\ndef kernel(x): pass", lambda n: n > 400, False),
+        ("import triton\n@triton.jit\ndef kernel(x): pass", lambda n: n == 5, True),
+        ("import torch", lambda n: n > 400, True),
+    ],
+    ids=["interpreted", "interpreted and small", "compiled"],
+)
+def test_a_long_case_that_triton_s_interpreter_does_not_end_is_no_failure(source, hangs, fails):
+    def check(axes, recipe, *, repeat):
+        sizes.append(axes["n"])
+        if hangs(axes["n"]):
+            hung.append(axes["n"])
+            failed = failure(axes, recipe)
+            failed.verdict = Verdict("TIMEOUT", "no answer within 60 s")
+            raise failed
+
+    sizes, hung = [], []
+    item = Item()
+    with pytest.raises(Failed) if fails else contextlib.nullcontext():
+        search(item=item, solution=under_test(source), examples=100).run(check)
+    assert hung
+    assert fails or (len(sizes) > 80 and item.warnings == [])
+
+
 def test_the_word_of_who_says_that_triton_compiled_makes_no_pass(monkeypatch):
     def check(axes, recipe, *, repeat):
         clock.reading += 6.0
