@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LOOK_UP: Final = frozenset({"sparse", "slots", "token_ids", "index"})
 _MARK: Final = re.compile("ignore|pad")
 _ANYTHING: Final = re.compile(r"(padd|ignored|unused|-1)[^.;]{0,40}(arbitrary|garbage|undefined|nan\b)")
+# Said of a whole definition, where other things may be arbitrary as well.
+_NAN: Final = re.compile(r"(padd|ignored|unused|dropped|-1)[^.;]{0,160}(?<!no )(\bnans?\b|uninitiali[sz]ed)")
 
 
 def tables(contract: Contract, plan: Plan) -> dict[str, tuple[int, tuple[str, ...]]]:
@@ -50,8 +52,10 @@ def tables(contract: Contract, plan: Plan) -> dict[str, tuple[int, tuple[str, ..
 def padded(contract: Contract, plan: Plan) -> dict[str, str]:
     """Return the float inputs that have a row for each of some ids, with those: rows without an id may hold anything.
 
-    Only those whose own description says so, and does not ask for finite values.
+    Only those whose own description says so, or the definition's in plain words, and none asks for finite values.
     """
+    whole = (contract.definition.description or "").lower()
+    all_of_them = _NAN.search(whole) is not None and "finite" not in whole
     ids = {
         ast.unparse(contract.dims[name][0]): name  # type: ignore[index]  # it has one axis
         for name, role in plan.roles.items()
@@ -60,7 +64,7 @@ def padded(contract: Contract, plan: Plan) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, role in plan.roles.items() if ids else ():
         text, trees = (contract.definition.inputs[name].description or "").lower(), contract.dims[name]
-        if trees and role.kind in FREE and _ANYTHING.search(text) and "finite" not in text:
+        if trees and role.kind in FREE and (all_of_them or _ANYTHING.search(text)) and "finite" not in text:
             owner = ids.get(ast.unparse(trees[0]))
             if owner is not None:
                 found[name] = owner

@@ -1,5 +1,7 @@
 """Rows of tables that no index names hold NaN where the contract says that they hold anything."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -126,6 +128,26 @@ def test_rows_beside_padding_hold_what_their_own_description_says(rows, offered)
         (found,) = call(definition, made)
         assert found.isfinite().all()
     assert seen is offered
+
+
+@pytest.mark.parametrize(
+    ("text", "offered"),
+    [
+        ("Rows of token -1 were dropped: nobody computed them, and what the allocator left is there, NaN included.", True),
+        ("Dropped rows are uninitialised memory.", True),
+        ("Dropped rows hold no NaN.", False),
+        ("Dropped rows hold NaN or any finite number. A sum must stay finite.", False),
+        ("Dropped rows are skipped.", False),
+    ],
+)
+def test_so_do_all_beside_it_where_the_definition_says_it_of_them(text, offered):
+    definition = replace(combine("Rows.", "Weights."), description=text)
+    made = make_inputs(definition, {"n": 9, "tokens": 4}, Recipe(3, structure="stale_nan"))
+    lost = (made["token_ids"] < 0) & offered
+    assert torch.equal(made["rows"].isnan().all(1), lost)
+    assert torch.equal(made["weights"].isnan(), lost)
+    assert bool(lost.any()) is offered
+    assert made["shared"].isfinite().all()
 
 
 @pytest.mark.parametrize(
