@@ -531,3 +531,21 @@ def test_by_some_seeds_nearly_all_indices_are_one():
     crowded = sum(int(each.max()) >= 298 for each in drawn)
     assert 0 < crowded < 20
     assert any(int(each.argmax()) not in (0, 63) for each in drawn if int(each.max()) >= 298)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        ("((m == 0) | (m == 1)).all()", {0, 1}),
+        ("((m == -1) | (m == 1)).all()", {-1, 1}),
+        ("((m == 2) | (m == 4) | (m == 8)).all()", {2, 4, 8}),
+    ],
+)
+def test_integers_of_a_few_values_take_all_of_them(dtype, rule, allowed):
+    """In a table of signs -1 is a number, and no padding."""
+    sizes, inputs = axes(n=None), {"x": tensor("n"), "m": tensor("n", dtype)}
+    signed = define("signed", sizes, inputs, {"y": tensor("n")}, "def run(x, m):\n    return x * m", rule)
+    for seed in range(4):
+        drawn = set(make_inputs(signed, {"n": 64}, Recipe(seed))["m"].tolist())
+        assert drawn == {n for n in allowed if n >= 0 or dtype != "uint8"}

@@ -1,4 +1,4 @@
-"""Floats of which constraints allow a few values only, as a mask of zeros and ones or a table of signs."""
+"""Numbers of which constraints allow a few values only, as a mask of zeros and ones or a table of signs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 
 from pytest_flashinfer.inputs.constraints.elements import may_change
 from pytest_flashinfer.inputs.constraints.equation import evaluated
-from pytest_flashinfer.inputs.dtypes import is_float
+from pytest_flashinfer.inputs.dtypes import as_numbers
+from pytest_flashinfer.inputs.roles.packed_integers import BYTE_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,16 +27,31 @@ def choose(contract: Contract, plan: Plan, env: Mapping[str, Any], names: Collec
     """
     changed: set[str] = set()
     for name, trees in contract.reading.facts.choices.items():
-        x, allowed = env.get(name), [evaluated(tree, env) for tree in trees]
-        fits = name in names and is_float(contract.dtype(name)) and may_change(contract, plan, name)
-        if not fits or not isinstance(x, torch.Tensor) or not all(isinstance(n, (int, float)) for n in allowed):
+        x = env.get(name)
+        if name not in names or not isinstance(x, torch.Tensor) or not _may_take(contract, plan, name):
             continue
-        wide, values = x.float(), torch.tensor(allowed, dtype=torch.float32, device=x.device)
+        wide = x.float() if x.is_floating_point() else as_numbers(x).to(torch.int64)
+        values = _allowed([evaluated(tree, env) for tree in trees], x, wide)
         wrong = torch.ones_like(wide, dtype=torch.bool)
         for value in values:
             wrong &= wide != value
-        if bool(wrong.any()):
-            way = (wide.view(torch.int32).to(torch.int64) * _MIX >> 16) % len(values)
-            x.copy_(torch.where(wrong, values[way], wide))
+        if len(values) and bool(wrong.any()):
+            bits = wide.view(torch.int32).to(torch.int64) if wide.is_floating_point() else wide
+            x.copy_(torch.where(wrong, values[(bits * _MIX >> 16) % len(values)], wide))
             changed.add(name)
     return changed
+
+
+def _allowed(values: list[Any], x: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+    """Return those of the values that a tensor can hold; none where one of them is not known."""
+    if not all(isinstance(value, (int, float)) for value in values):
+        values = []
+    elif not x.is_floating_point():
+        ends = torch.iinfo(x.dtype)
+        values = [value for value in values if float(value).is_integer() and ends.min <= value <= ends.max]
+    return torch.tensor(values, dtype=wide.dtype, device=x.device)
+
+
+def _may_take(contract: Contract, plan: Plan, name: str) -> bool:
+    is_bytes = name in plan.roles and plan.roles[name].kind in BYTE_KINDS
+    return contract.dtype(name) != "bool" and (is_bytes or may_change(contract, plan, name))

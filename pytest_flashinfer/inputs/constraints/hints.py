@@ -87,21 +87,35 @@ def _of_alternatives(parts: list[ast.expr], tensors: set[str], facts: Facts, *, 
     values = [_value(part, tensors) for part in parts]
     guards = [_exempted(part, tensors) for part in parts]
     if single:
-        equal = [value for value in values if value is not None]
-        if len(equal) == len(parts) > 1 and len({name for name, _ in equal}) == 1:
-            facts.choices.setdefault(equal[0][0], [value for _, value in equal])
         alike = len({names_of(part) & tensors for part in parts}) == 1
         for part, found, name in zip(parts, values, guards, strict=True):
             if alike and found is not None and isinstance(part, ast.Compare):
                 facts.others.setdefault(found[0], []).append(found[1])
             if name and len(parts) > 1:
                 facts.others.setdefault(name, []).extend(map(ast.Constant, NEGATIVE))
+    if single and _of_choices(values, facts):
+        return
     ranges = [part for part, *other in zip(parts, values, guards, strict=True) if other == [None, ""]]
     for part in ranges or parts:
         learn(part, tensors, told := Facts())
         if told != Facts():
             facts.take_bounds(told)
             break
+
+
+def _of_choices(values: list[tuple[str, ast.expr] | None], facts: Facts) -> bool:
+    """Learn that one tensor may hold a few numbers only; say whether that is all that the alternatives are."""
+    equal = [value for value in values if value is not None]
+    if len(equal) != len(values) or len(values) < 2 or len({name for name, _ in equal}) > 1:  # noqa: PLR2004 - a choice
+        return False
+    name, trees = equal[0][0], [tree for _, tree in equal]
+    facts.choices.setdefault(name, trees)
+    known = {n: tree for tree in trees if isinstance(n := constant(tree), (int, float))}
+    if len(known) < len(trees):
+        return False
+    bound = facts.bounds.get(name, Bound())
+    facts.bounds[name] = Bound((*bound.lower, known[min(known)]), (*bound.upper, known[max(known)]))
+    return True
 
 
 def _exempted(part: ast.expr, tensors: set[str]) -> str:

@@ -110,6 +110,9 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     By some seeds nearly all indices are one: what is counted or added up by them piles up there.
     """
     shape = setting.shape(name)
+    if (stated := _stated(setting, name)) is not None:
+        generator = torch.Generator(device).manual_seed(setting.rng.getrandbits(48))
+        return stated.to(device)[torch.randint(len(stated), shape, generator=generator, device=device)]
     low, high = setting.limits(name)
     if setting.plan.roles[name].number:
         low, high = _numbers(setting, name)
@@ -137,6 +140,13 @@ def uniform_ids(setting: Setting, name: str, limit: int | None, device: torch.de
     if not (few or away):
         _look_like_a_range(setting, flat, low, top)
     return ids
+
+
+def _stated(setting: Setting, name: str) -> torch.Tensor | None:
+    """Return the few numbers that constraints allow, as of a table of signs, where they are all that is allowed."""
+    found = [setting.size(tree) for tree in setting.contract.reading.facts.choices.get(name, ())]
+    least, most = setting.ends(name)
+    return None if not found or any(n is None or not least <= n <= most for n in found) else torch.tensor(found)
 
 
 def _is_crowded(setting: Setting, name: str) -> bool:
