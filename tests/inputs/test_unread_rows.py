@@ -133,7 +133,7 @@ def test_rows_beside_padding_hold_what_their_own_description_says(rows, offered)
 @pytest.mark.parametrize(
     ("text", "offered"),
     [
-        ("Rows of token -1 were dropped: nobody computed them, and what the allocator left is there, NaN included.", True),
+        ("Rows of token -1 were dropped: nobody computed them, what an allocator left is there, NaN too.", True),
         ("Dropped rows are uninitialised memory.", True),
         ("Dropped rows hold no NaN.", False),
         ("Dropped rows hold NaN or any finite number. A sum must stay finite.", False),

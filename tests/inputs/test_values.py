@@ -808,3 +808,18 @@ def test_bytes_have_rows_at_their_ends_in_some_tensors(dtype, bounds):
     assert (rows == high).all(dim=1).any()
     assert low <= int(rows.min()) <= int(rows.max()) <= high
     assert all(len(each.unique()) > 20 for each, same in zip(made, equal, strict=True) if not same)
+
+
+def test_some_tensors_are_large_and_others_tiny_where_several_are_multiplied():
+    """A product of two may be beyond float16 then, and one of three is not."""
+    inputs = {"x": tensor("n h", "float16"), "a": tensor("r h", "float16"), "b": tensor("h r", "float16")}
+    chained = define("chained", axes(n=None, r=4, h=8), inputs, {"y": tensor("n h", "float16")}, "")
+    seen = set()
+    for seed in range(60):
+        made = make_inputs(chained, {"n": 5}, Recipe(seed, family="uneven"))
+        sizes = {name: float(x.float().abs().mean()) for name, x in made.items()}
+        assert all(not 0.01 < size < 100 for size in sizes.values())
+        seen.add(tuple(size > 1 for size in sizes.values()))
+    assert len(seen) == 2**3
+    known = [contract_of(each) for each in (chained, define("one", axes(n=None, h=8), {"x": inputs["x"]}, {}, ""))]
+    assert ["uneven" in family_names(each, plan_of(each)) for each in known] == [True, False]

@@ -14,6 +14,7 @@ from pytest_flashinfer.inputs.floats.draws import Draw, Fill, normal, scale_rows
 _CHUNK: Final = 1 << 24  # elements that are made at a time where more memory than their own is needed
 _ENTRIES: Final = 5  # powers of two from which on a whole entry of the first axis is alike
 _STAY: Final = 0.1  # the share of elements of `sparse` that are not 0
+_UNEVEN: Final = 9.0  # log2 of how much larger or smaller a tensor is than usual
 _RISE: Final = 128.0  # of a row: no exponential of its end less its beginning is finite in float32
 _ULP16: Final = {torch.float32: -14, torch.float16: -9, torch.bfloat16: -6, torch.float64: -14}
 
@@ -31,6 +32,13 @@ def _huge(x: torch.Tensor, draw: Draw) -> None:
 def _tiny(x: torch.Tensor, draw: Draw) -> None:
     normal(x, draw)
     scale_rows(x, draw, -18, -7)
+
+
+def _uneven(x: torch.Tensor, draw: Draw) -> None:
+    """Make a whole tensor large or tiny: of several that are multiplied some products are, and the last one is not."""
+    normal(x, draw)
+    large = bool(torch.randint(2, (1,), device=x.device, generator=draw.own))
+    x.mul_(2.0 ** (min(_UNEVEN, draw.limit - 4) if large else -_UNEVEN))
 
 
 def _negative(x: torch.Tensor, draw: Draw) -> None:
@@ -168,6 +176,7 @@ FAMILIES: Final[dict[str, Fill]] = {
     "large": _large,
     "offset": _offset,
     "outliers": _outliers,
+    "uneven": _uneven,
     "peaks": _peaks,
     "close": _close,
     "masked": _masked,

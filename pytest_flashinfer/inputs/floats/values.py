@@ -29,7 +29,8 @@ _HEATS: Final = (1.0, 2.0, 4.0, 6.0)  # factors of normal logits: of 128,256 ids
 _LEAD: Final = (0.7, 0.95)  # of a row's mass that its likeliest id has, in one row of five
 _SORTED: Final = 0.125  # of these rows, half of them falling
 _LEAST: Final = 2.0**-120  # of probabilities with a logarithm
-_AS_THEY_ARE: Final = frozenset({"small_ints", "equal"})  # families that a weight has as well, undivided
+_AS_THEY_ARE: Final = frozenset({"small_ints", "equal", "uneven"})  # families that a weight has as well, undivided
+_SEVERAL: Final = 3  # float inputs, of whose products a first one may be large and a second one not
 _OF_SCORES: Final = families.SPECIAL | {"sunken", "deep"}
 _ANYWHERE: Final = frozenset({"nan", "inf"})  # what shows that a value reaches others than it should
 _SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
@@ -67,6 +68,8 @@ def family_names(contract: Contract, plan: Plan) -> tuple[str, ...]:
     spoken = {name for name in families.SPECIAL if _holding(name, contract, plan)}
     spoken |= _ANYWHERE if plan.promises.contained else set()
     left_out = (families.SPECIAL - spoken) | scores.left_out(contract, plan)
+    multiplied = sum(role.kind in FREE or role.kind == "weight" for role in plan.roles.values())
+    left_out |= {"uneven"} if multiplied < _SEVERAL else set()
     return tuple(name for name in families.FAMILIES if name not in left_out)
 
 

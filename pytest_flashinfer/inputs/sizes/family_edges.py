@@ -25,6 +25,7 @@ _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "q_longer", "no_kv", "empty")
 _FIRST_SIZES: Final = (3, 17, 1, 9, 33)
 _FIRST_LONG: Final = (17, 33)
 _TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
+_AGAIN: Final = frozenset({"uneven"})  # chance says which tensors are large
 _MANY: Final = (65, 67, 97, 129, 131, 257)  # past the bounds of small blocks, and no whole number of them
 _ODD: Final = (65, 259)  # half of the time one from here, any of which is the same
 _FEWER: Final = (33, 17, 9)  # where memory is short
@@ -68,7 +69,7 @@ def other_families(grid: Grid, rng: Random) -> Iterator[Wish]:
     if "zero_rows" in grid.families:
         yield grid.ones, {"family": "zero_rows"}
     rest = [name for name in grid.families[1:] if name not in tried]
-    for family in rng.sample(rest, len(rest)):
+    for family in [*rng.sample(rest, len(rest)), *_AGAIN.intersection(rest)]:
         size = rng.choice((rng.choice(_ANY), between(rng, *_BETWEEN)))
         yield _sized(grid, rng, (size,)), {"family": family}
 
