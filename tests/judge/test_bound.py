@@ -46,6 +46,37 @@ def test_a_long_sum_of_equal_terms_rounds_one_way(value: float) -> None:
     assert not compare(p * (1 + 2.0**-10), truth["p"]).ok
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.05])
+@pytest.mark.parametrize("count", [200, 500, 1000])
+def test_what_is_added_one_by_one_to_a_large_term_rounds_one_way(count: int, spread: float) -> None:
+    """Below half a step of the largest term all others are lost, above it all count as a whole step."""
+    x = torch.randn(56, count, generator=torch.Generator().manual_seed(count)) * spread
+    x[:, 0] = torch.linspace(13, 18.5, 56)
+    weights = torch.exp(x - x.amax(-1, keepdim=True))
+    total = torch.zeros(56, 1)
+    for part in weights.split(1, -1):
+        total = total + part
+    assert float((total / weights.double().sum(-1, keepdim=True) - 1).abs().max()) > count * 2.0**-26
+    truth = softmax_truth(x)
+    found = compare(weights / total, truth["p"])
+    assert found.ok, found.text
+    lse = (torch.log(total) + x.amax(-1, keepdim=True)).squeeze(-1)
+    assert compare(lse, truth["lse"]).ok, compare(lse, truth["lse"]).text
+    assert not compare(weights / (total + 1e-3), truth["p"]).ok
+
+
+def test_squares_beside_a_large_one_round_one_way() -> None:
+    x = torch.full((40, 1000), 1.0)
+    x[:, 0] = 2.0 ** torch.linspace(10, 13, 40)
+    total = torch.zeros(40, 1)
+    for part in (x * x).split(1, -1):
+        total = total + part
+    outputs = {"y": OutputSpec("float32", (40, 1))}
+    truth = evaluate(lambda x: (x * x).mean(-1, keepdim=True), {"x": x}, outputs).outputs["y"]
+    assert compare(total / 1000, truth).ok, compare(total / 1000, truth).text
+    assert not compare(total / 999, truth).ok
+
+
 def test_masked_logits_leave_the_bound_finite() -> None:
     x = torch.randn(4, 64).masked_fill(torch.rand(4, 64) < 0.3, -math.inf)
     x[2] = -math.inf

@@ -44,24 +44,26 @@ def disturb(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, su
     length = roundoff.length(step, args, plain)
     products = step.kind is Kind.CONTRACT
     growth = roundoff.growth(length, products=products, cut=products and chance.narrow, eight=step.eight)
-    alike = roundoff.alike(step, args, plain)
+    terms = roundoff.terms(step, args)
+    alike = roundoff.alike(terms, plain)
+    swamped = roundoff.swamped(terms, plain) / (_LOST * chance.unit)
     size = sums
     if size is not None:
         size = size + plain.abs() * (growth + alike + _of_logarithm(step, args, plain))
     elif step.kind is Kind.LOGSUM:
-        size = plain.abs() + (1 + growth + alike)
+        size = plain.abs() + (1 + growth + alike + swamped)
     if size is not None:  # where a term is infinite there is no error
         size = torch.nan_to_num(size.to(plain.dtype), nan=0.0, posinf=0.0, neginf=0.0)
         draw = chance.dice.draw(plain)
         if step.kind is Kind.SUM:
-            size += roundoff.swamped(step, args, plain) / (_LOST * chance.unit)
+            size += swamped
         if not products:  # a whole row may share the error of a sum, which no run may miss by chance
             draw.sign_()
         plain.addcmul_(size, draw, value=chance.unit)
     elif step.kind is Kind.SMOOTH:
         _smooth(step, args, plain, chance, chance.unit * (1 + (growth if length > 1 else 0)))
     if step.name in ("_softmax", "_log_softmax") and plain.ndim:
-        _share(step, args, plain, chance, alike)
+        _share(step, args, plain, chance, alike + swamped)
 
 
 def _steepest(arg: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
@@ -99,10 +101,10 @@ def _smooth(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, si
         plain.add_(draws.abs_().mul_(_LEAST).masked_fill_((plain != 0) | ~given.isfinite(), 0.0))
 
 
-def _share(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, alike: torch.Tensor | float) -> None:
+def _share(step: Step, args: list[Any], plain: torch.Tensor, chance: Chance, more: torch.Tensor | float) -> None:
     """Add the error that a row shares: that of its sum, or of the sum's logarithm and the largest exponent."""
     top = roundoff.top(args[0], args[1])
-    size = _LOGARITHM * top + roundoff.growth(plain.shape[args[1]]) + alike
+    size = _LOGARITHM * top + roundoff.growth(plain.shape[args[1]]) + more
     error = chance.dice.draw(top).sign_().mul_(size).mul_(chance.unit)
     plain.add_(error if step.name == "_log_softmax" else error * plain)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,14 +14,15 @@ from pytest_flashinfer.judge.oracle.ops import Kind, magnitude
 if TYPE_CHECKING:
     from pytest_flashinfer.judge.oracle.wide import Step
 
-_SHORT = 256  # terms of a sum that is not worth a look
+_FEW_TERMS, _SHORT = 128, 256  # terms of a sum that are not worth a look, and that may always be equal
 _LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor core cuts, and up to which it is trusted
 _THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
 _LOOP = 4096  # equal terms of which the same is so: one loop over the ids of a bag may name one row again and again
 _COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err, and how many products they are for
 _TINY = 1e-300
 _STEPS, _ONE = 16, 1e-6  # decays of which a kernel adds up the exponents; how near to one the sum of a softmax is
-_SWAMPED, _SUMS = 2.0**-24, 8  # of the largest term; how many sums torch makes at the least
+_DIGITS, _SUMS = 24, 8  # binary ones of float32; how many sums torch makes at the least
+_EXPONENTS = ("_softmax", "_log_softmax", "logsumexp")
 _ZERO = -104.0  # of an exponent below the largest, whose exponential float32 cannot tell from zero
 _HALF = 0.5  # the mantissa of powers of two
 _SAMPLE, _FEW, _SAME = 64, 0.25, 1e-5
@@ -30,7 +32,7 @@ def growth(length: int, *, products: bool = False, cut: bool = False, eight: boo
     """Return by how many roundings, at the scale of the noise, a sum of equal signs errs more for its length.
 
     Added one by one: the root of the length, and, for equal terms, whose roundings all go the same way, the length
-    itself. Whether terms are equal is not looked at in short sums and in sums of products; `alike` does in others.
+    itself. Whether terms are equal is not looked at in short sums and in sums of products; `alike` adds to others.
     `cut`: of products that a tensor core may add up. It cuts instead of rounding, once for every 8 products on some
     cards, so that a sum of equal signs falls short by so many halves of a step, at half of its size on average.
     `eight`: of products of 8-bit floats, see `coarse`.
@@ -42,51 +44,72 @@ def growth(length: int, *, products: bool = False, cut: bool = False, eight: boo
     return math.sqrt(length) / 16 + min(length, _THREAD if products else _SHORT) / 64 + drift
 
 
-def alike(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
+def alike(found: Terms | None, result: torch.Tensor) -> torch.Tensor | float:
     """Return, for long sums, what is to be added to `growth` where the terms of one are equal or nearly so.
 
     Where terms differ by less than the steps in which the sum can be held, all of its roundings go one way; where they
-    have few values, the roundings of each value do. The shape fits `result`.
+    have few values, the roundings of each value do. `found` is what `terms` returns. The shape fits `result`.
     """
-    found = _terms(step, args)
     if found is None:
         return 0.0
-    terms, axes, count = found
-    spread = terms.std(dim=axes, keepdim=True) / terms.mean(dim=axes, keepdim=True).clamp_min(_TINY)
+    sizes, axes, count = found.values.abs(), found.axes, found.count
+    spread = sizes.std(dim=axes, keepdim=True) / sizes.mean(dim=axes, keepdim=True).clamp_min(_TINY)
     share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
     if len(axes) == 1:
-        share = torch.maximum(share, _tied(terms, axes[0]))
+        share = torch.maximum(share, _tied(sizes, axes[0]))
     more = share * (min(count, _LOOP) / 64 + max(count - _LOOP, 0) / 256)
     return more if more.ndim == result.ndim else more.reshape(result.shape)
 
 
-def swamped(step: Step, args: list[Any], result: torch.Tensor) -> torch.Tensor | float:
-    """Return how much a sum of very many terms may lose of those that are too small for the partial sums, in its shape.
+def swamped(found: Terms | None, result: torch.Tensor) -> torch.Tensor | float:
+    """Return how far a sum may be off, in its shape, where its largest term is there from the beginning.
 
-    torch adds them up in eight or sixteen sums on a CPU, of which one may hold the largest term from the beginning.
+    What is added to that one is rounded to its steps: terms of less than half a step are lost, others may all grow. A
+    thread adds up to a thousand terms one by one, and torch has eight sums at the least of what is long, of which one
+    holds the largest term. Of a softmax and a logsumexp it is relative to the sum.
     """
-    found = _terms(step, args)
-    if found is None or found[2] <= _LONGEST:
+    if found is None:
         return 0.0
-    terms, axes, count = found
-    lost = terms.masked_fill(terms >= _SWAMPED * terms.amax(dim=axes, keepdim=True), 0.0).sum(dim=axes, keepdim=True)
-    lost /= _SUMS * (count if step.name == "mean" else 1)
-    return lost if lost.ndim == result.ndim else lost.reshape(result.shape)
+    values, axes = found.values, found.axes
+    top = values.abs().amax(dim=axes, keepdim=True)
+    step = torch.ldexp(torch.ones_like(top), torch.frexp(top).exponent - _DIGITS)
+    step.clamp_(min=torch.finfo(values.dtype).tiny)
+    steps = values / step
+    apart = steps.round().sub_(steps)
+    lost = apart.masked_fill(steps.abs() > _HALF, 0.0).sum(dim=axes, keepdim=True)
+    off = (lost.abs() + (apart.sum(dim=axes, keepdim=True) - lost).abs()) * step
+    off /= min(_SUMS, max(1.0, found.count / _THREAD)) * found.over(axes)
+    return off if off.ndim == result.ndim else off.reshape(result.shape)
 
 
-def _terms(step: Step, args: list[Any]) -> tuple[torch.Tensor, list[int], int] | None:
-    """Return the magnitudes of what a long sum adds up, along which axes, and how many; `None` for other operations."""
-    arg, axis = args[0], args[1] if len(args) > 1 else None
-    exponents = step.name in ("_softmax", "_log_softmax", "logsumexp")
-    if not isinstance(arg, Lifted) or not (exponents or step.name in ("sum", "mean")) or axis in (None, []):
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the operation `name` adds up, along which axes, and how many; of exponents it is their exponentials."""
+
+    values: torch.Tensor
+    axes: list[int]
+    count: int
+    name: str
+
+    def over(self, axes: list[int]) -> torch.Tensor | float:
+        """Return what the sum is divided by."""
+        if self.name in _EXPONENTS:
+            return self.values.sum(dim=axes, keepdim=True).clamp_min(_TINY)
+        return self.count if self.name == "mean" else 1.0
+
+
+def terms(step: Step, args: list[Any]) -> Terms | None:
+    """Return what a sum of more than a few terms adds up; `None` for others, and for other operations."""
+    arg, axis = args[0] if args else None, args[1] if len(args) > 1 else None
+    if not isinstance(arg, Lifted) or step.name not in (*_EXPONENTS, "sum", "mean") or axis in (None, []):
         return None
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
     count = math.prod(arg.shape[each] for each in axes)
-    if count <= _SHORT or not arg.numel():
+    if count <= _FEW_TERMS or not arg.numel():
         return None
     plain = arg.as_subclass(torch.Tensor)
-    terms = torch.exp(plain - plain.amax(dim=axes, keepdim=True)) if exponents else plain.abs()
-    return torch.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0), list(axes), count
+    values = torch.exp(plain - plain.amax(dim=axes, keepdim=True)) if step.name in _EXPONENTS else plain
+    return Terms(torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0), list(axes), count, step.name)
 
 
 def _tied(terms: torch.Tensor, axis: int) -> torch.Tensor:
