@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 _FEW_TERMS, _SHORT = 128, 256  # terms of a sum that are not worth a look, and that may always be equal
 _LONG, _LONGEST = 512, 16384  # products from which on it counts that a tensor core cuts, and up to which it is trusted
-_THREAD = 1024  # terms that one thread adds one by one; beyond, only careless kernels do
-_LOOP = 4096  # equal terms of which the same is so: one loop over the ids of a bag may name one row again and again
+_THREAD = 1024  # products that one thread adds one by one
+# Terms of a row of which the same is so: one loop over the ids of a bag may name one row again and again. Beyond, only
+# careless kernels do.
+_LOOP = 4096
 _COARSE, _CHUNK = 1600, 128  # roundings of float32 by which sums of 14 bits err, and how many products they are for
 _TINY = 1e-300
 _STEPS, _ONE = 16, 1e-6  # decays of which a kernel adds up the exponents; how near to one the sum of a softmax is
@@ -65,7 +67,7 @@ def swamped(found: Terms | None, result: torch.Tensor) -> torch.Tensor | float:
     """Return how far a sum may be off, in its shape, where its largest term is there from the beginning.
 
     What is added to that one is rounded to its steps: terms of less than half a step are lost, others may all grow. A
-    thread adds up to a thousand terms one by one, and torch has eight sums at the least of what is long, of which one
+    thread adds up some thousand terms one by one, and torch has eight sums at the least of what is long, of which one
     holds the largest term. Of a softmax and a logsumexp it is relative to the sum.
     """
     if found is None:
@@ -78,7 +80,7 @@ def swamped(found: Terms | None, result: torch.Tensor) -> torch.Tensor | float:
     apart = steps.round().sub_(steps)
     lost = apart.masked_fill(steps.abs() > _HALF, 0.0).sum(dim=axes, keepdim=True)
     off = (lost.abs() + (apart.sum(dim=axes, keepdim=True) - lost).abs()) * step
-    off /= min(_SUMS, max(1.0, found.count / _THREAD)) * found.over(axes)
+    off /= min(_SUMS, max(1.0, found.count / _LOOP)) * found.over(axes)
     return off if off.ndim == result.ndim else off.reshape(result.shape)
 
 
