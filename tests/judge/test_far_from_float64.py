@@ -184,6 +184,27 @@ def test_a_softmax_by_the_logarithm_of_its_sum_is_one(
         assert not compare(torch.exp(x - torch.logsumexp(x, -1, keepdim=True) - depth * 1e-6 - 1e-4), found).ok
 
 
+@pytest.mark.parametrize("weights", ["few large", "some larger"])
+def test_a_weight_that_one_run_leaves_as_it_is_by_chance_may_be_off_as_others_are(weights: str) -> None:
+    """Results of 16 bits without operands to round have one run only; the sum's logarithm is as far off as ever."""
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(13, 2000, generator=generator)
+        if weights == "few large":  # beside others whose squares are 0 in float64
+            x = (106 * x - 27520).clamp(max=-27160)
+            x.scatter_(1, torch.rand(13, 2000, generator=generator).argsort(-1)[:, :3], -27120)
+        else:  # some hundred weights are e^4 times the others
+            x -= 5611.5
+        x = x.half()
+        found = evaluate(
+            lambda x: torch.softmax(x.float(), -1).half(), {"x": x}, {"y": OutputSpec("float16", (13, 2000))}
+        ).outputs["y"]
+        exponents = x.float() - torch.logsumexp(x.float(), -1, keepdim=True)
+        right = compare(torch.exp(exponents).half(), found)
+        assert right.ok, right.text
+        assert not compare(torch.exp(exponents + 0.03).half(), found).ok
+
+
 @pytest.mark.parametrize(("depth", "half"), [(500, 2.0**-16), (1e5, 2.0**-8)])  # half a step there
 @pytest.mark.parametrize("columns", [2_000, 60_000])
 def test_the_logarithm_of_a_sum_may_round_either_way_for_any_weight_of_a_long_row(

@@ -16,7 +16,8 @@ _HELD_INSIDE = 3.0  # roundings of operands held in 16 bits, where few terms mak
 _ENOUGH = 6.5  # runs, and neighbours' runs in their place, below which chance makes too much of an element's bound
 # Times an element's own deviation, the usual one of its row, and the largest, where few elements of a row move at all.
 _AS_FAR, _IN_A_ROW, _AS_MOST = 2.0, 3.0, 1.25
-_OF_ALL = 0.1  # of the usual squared error one element in ten has at most, where three runs draw the same for all
+# Of the usual squared error one element in ten has at most, where two runs or more, and one, draw the same for all.
+_OF_ALL, _OF_ALL_IN_ONE = 0.1, 0.015
 _TENTH = 0.1
 _COARSE = 2.0**-16  # relative noise above this comes from 16-bit roundings inside
 
@@ -43,21 +44,25 @@ def smooth(squares: torch.Tensor, runs: int, weight: torch.Tensor) -> torch.Tens
     return (squares * own).addcmul_(pooled * (1 - own), column)
 
 
-def least(squares: torch.Tensor, sizes: torch.Tensor, coarse: torch.Tensor) -> torch.Tensor:
+def least(squares: torch.Tensor, sizes: torch.Tensor, coarse: torch.Tensor, runs: int) -> torch.Tensor:
     """Return the variance [rows, columns] that float32 arithmetic has at the least, `sizes` being the squared values.
 
     Few runs find, for one element in a thousand, no error at all by chance; its neighbours know better: their usual
     relative error is meant to be its own. What no run changes is exact. In `coarse` rows [rows, 1] it counts as far as
     float32 may explain it, for large elements need not have the relative error of small ones where 16 bits make it;
-    and a tenth of it always where it is that of all.
+    and a tenth of it always where it is that of all. Where most elements are exact, as the zeros of a steep softmax,
+    chance does not find all of the few others hardly off: each may be off by as much as they are together.
     """
     relative = squares / sizes.clamp_min(_TINY)
     usual = relative.median(dim=1, keepdim=True).values
+    together = squares.sum(dim=1, keepdim=True) / sizes.sum(dim=1, keepdim=True).clamp_min(_TINY)
+    together = torch.where(usual > 0, 0.0, together)
     if bool(coarse.any()):
         low = relative.kthvalue(1 + relative.shape[1] // 10, dim=1, keepdim=True).values
-        shared = torch.where(low >= _OF_ALL * usual, _TENTH**2 * usual, 0.0)
+        shared = torch.where(low >= (_OF_ALL if runs > 1 else _OF_ALL_IN_ONE) * usual, _TENTH**2 * usual, 0.0)
         usual = torch.where(coarse, torch.maximum(usual.clamp(max=_COARSE**2), shared), usual)
-    return torch.where(squares > 0, sizes * usual.clamp(FLOAT32_UNIT**2, _HOPELESS), 0.0)
+    usual = torch.maximum(usual, together).clamp_(FLOAT32_UNIT**2, _HOPELESS)
+    return torch.where(squares > 0, sizes * usual, 0.0)
 
 
 def allowance(wide: torch.Tensor, squares: torch.Tensor, runs: int, dtype: str) -> torch.Tensor:
@@ -69,7 +74,7 @@ def allowance(wide: torch.Tensor, squares: torch.Tensor, runs: int, dtype: str) 
     noise, sizes = rows(squares), rows(size.square())
     coarse = noise.mean(dim=1, keepdim=True) > _COARSE**2 * sizes.mean(dim=1, keepdim=True)
     found = smooth(noise, runs, torch.where(coarse, 8.0, max(0.5, _ENOUGH - runs)))
-    floor = noise if canonical(dtype) == "float64" else torch.maximum(noise * coarse, least(noise, sizes, coarse))
+    floor = noise if canonical(dtype) == "float64" else torch.maximum(noise * coarse, least(noise, sizes, coarse, runs))
     return limit.add_(torch.maximum(found, floor, out=found).sqrt_().reshape(size.shape), alpha=SIGMAS)
 
 
