@@ -823,3 +823,22 @@ def test_some_tensors_are_large_and_others_tiny_where_several_are_multiplied():
     assert len(seen) == 2**3
     known = [contract_of(each) for each in (chained, define("one", axes(n=None, h=8), {"x": inputs["x"]}, {}, ""))]
     assert ["uneven" in family_names(each, plan_of(each)) for each in known] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("scores", "bias", "holds"),
+    [
+        ("unnormalised, finite", "additive mask: finite or -inf", {"bias"}),
+        ("finite", "added to the scores", set()),
+        ("", "added to the scores, no -inf", {"scores"}),
+        ("may be -inf", "a row is taken out by -inf", {"scores", "bias"}),
+    ],
+)
+def test_infinities_are_where_descriptions_put_them_and_not_where_they_say_finite(scores, bias, holds):
+    inputs = {"scores": tensor("n h", description=scores), "bias": tensor("n", description=bias)}
+    text = "A softmax of scores and bias. Where all are -inf the result is 0."
+    masked = define("masked", axes(n=None, h=8), inputs, {"y": tensor("n h")}, "", description=text)
+    contract = contract_of(masked)
+    assert ("neginf" in family_names(contract, plan_of(contract))) is bool(holds)
+    made = make_inputs(masked, {"n": 40}, Recipe(2, family="neginf"))
+    assert not holds or {name for name, x in made.items() if bool(x.isinf().any())} == holds

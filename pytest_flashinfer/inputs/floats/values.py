@@ -14,7 +14,7 @@ import torch
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.floats import families, ranges, scores, ties, unusual
 from pytest_flashinfer.inputs.roles.float_roles import FREE, ROTARY
-from pytest_flashinfer.inputs.roles.nonfinite import asked
+from pytest_flashinfer.inputs.roles.nonfinite import FINITE, asked
 from pytest_flashinfer.inputs.stale import POISON
 
 if TYPE_CHECKING:
@@ -91,7 +91,15 @@ def _holding(family: str, contract: Contract, plan: Plan) -> set[str]:
     found = {name for name in asked(contract).get(family, ()) if name in plan.roles and plan.roles[name].kind in kinds}
     if family != "neginf":
         found = {name for name in found if not scores.may_be_masked(contract, name)}
-    return found | (scores.inputs(plan) if family in _spoken(contract, plan) else set())
+    return found | (_told_of(family, contract, plan, kinds) if family in _spoken(contract, plan) else set())
+
+
+def _told_of(family: str, contract: Contract, plan: Plan, kinds: frozenset[str]) -> set[str]:
+    """Return the inputs whose own descriptions name such values; where none does, scores that are not said finite."""
+    told = {name: (contract.definition.inputs[name].description or "").lower() for name in plan.roles}
+    named = re.compile(rf"(?<!no )(?<!not )(?<!never )(?<!without )({_SPEAKS[family]})")
+    own = {name for name, text in told.items() if plan.roles[name].kind in kinds and named.search(text)}
+    return own or {name for name in scores.inputs(plan) if not FINITE.search(told[name])}
 
 
 def shows_leaks(contract: Contract, plan: Plan, recipe: Recipe) -> bool:
