@@ -65,6 +65,17 @@ def test_what_is_added_one_by_one_to_a_large_term_rounds_one_way(count: int, spr
     assert not compare(weights / (total + 1e-3), truth["p"]).ok
 
 
+def test_equal_terms_that_come_last_round_by_the_steps_of_the_whole_sum() -> None:
+    x = torch.randn(64, 2000, generator=torch.Generator().manual_seed(3))
+    x[:, 1000:] = torch.linspace(-1, 1, 64)[:, None]
+    weights = torch.exp(x - x.amax(-1, keepdim=True))
+    total = torch.zeros(64, 1)
+    for part in weights.split(1, -1):
+        total = total + part
+    found = compare(weights / total, softmax_truth(x)["p"])
+    assert found.ok, found.text
+
+
 def test_squares_beside_a_large_one_round_one_way() -> None:
     x = torch.full((40, 1000), 1.0)
     x[:, 0] = 2.0 ** torch.linspace(10, 13, 40)

@@ -50,8 +50,8 @@ def alike(found: Terms | None, result: torch.Tensor) -> torch.Tensor | float:
     """Return, for long sums, what is to be added to `growth` where the terms of one are equal or nearly so.
 
     Where terms differ by less than the steps in which the sum can be held, all of its roundings go one way; where they
-    have few values, the roundings of each value do: of a loop over them 3/8 of one each at the most, for the steps grow
-    with the sum. `found` is what `terms` returns. The shape fits `result`.
+    have few values, the roundings of each value do: 3/8 of one each at the most where all are equal, for the steps grow
+    with the sum, and twice as much of those that come last. `found` is what `terms` returns. The shape fits `result`.
     """
     if found is None:
         return 0.0
@@ -59,7 +59,7 @@ def alike(found: Terms | None, result: torch.Tensor) -> torch.Tensor | float:
     spread = sizes.std(dim=axes, keepdim=True) / sizes.mean(dim=axes, keepdim=True).clamp_min(_TINY)
     share = (count * 2.0**-23 / spread.clamp_min(_TINY)).clamp_max(1.0)
     if len(axes) == 1:
-        share = torch.maximum(share, _tied(sizes, axes[0]))
+        share = torch.maximum(share, (2 * _tied(sizes, axes[0])).clamp_(max=1.0))
     more = share * (min(count, _LOOP) * 3 / 128 + max(count - _LOOP, 0) / 256)
     return more if more.ndim == result.ndim else more.reshape(result.shape)
 
