@@ -74,3 +74,10 @@ def test_before_rows_of_zeros_there_is_nan_where_there_can_be():
     append = replace(APPEND, reference=written)
     for seed in SEEDS:
         assert ("zero_rows", "stale_nan") in {(r.family, r.structure) for _, r in edge_cases(append, seed=seed)[:30]}
+
+
+def test_a_row_of_several_blocks_is_among_the_early_ones():
+    """Who bounds a loop by 512 is shown up by nothing shorter, and where calls are slow few cases are tried."""
+    wide = define("wide", axes(n=None, w=None), {"x": tensor("n w")}, {"y": tensor("n w")}, "")
+    early = [any(sizes["w"] > 512 for sizes, _ in edge_cases(wide, seed=seed)[:30]) for seed in range(20)]
+    assert sum(early) > 15

@@ -235,6 +235,9 @@ def test_what_no_sequence_reads_shows_when_it_is_read():
         ("Pages that are not listed hold arbitrary finite data.", "Keys.", False, False),
         ("Slots past the end are stale but finite. All else is usual.", "Keys.", False, False),
         ("Slots past the end are stale.", "Finite keys.", True, False),
+        ("The unfilled end of a page holds leftovers, NaN included.", "Keys.", True, True),
+        ("The rest of a page holds what is left over. There are no NaNs.", "Keys, finite.", True, False),
+        ("What is left of a page is zero.", "Keys.", False, False),
     ],
 )
 def test_what_nobody_reads_is_finite_where_words_say_so(text, own, offered, nan):

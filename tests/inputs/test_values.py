@@ -842,3 +842,14 @@ def test_infinities_are_where_descriptions_put_them_and_not_where_they_say_finit
     assert ("neginf" in family_names(contract, plan_of(contract))) is bool(holds)
     made = make_inputs(masked, {"n": 40}, Recipe(2, family="neginf"))
     assert not holds or {name for name, x in made.items() if bool(x.isinf().any())} == holds
+
+
+def test_of_one_value_a_row_whole_blocks_are_minus_infinity_the_first_among_them():
+    """A running maximum is still -inf after a block of such, and is subtracted from itself."""
+    blocks = []
+    for seed in range(30):
+        x = torch.empty(200)
+        fill(x, "neginf", torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 100))
+        blocks.append(next((i for i, n in enumerate(x.tolist()) if n != -math.inf), 200))
+    assert sum(n >= 32 for n in blocks) > 5
+    assert sum(n < 16 for n in blocks) > 5

@@ -24,6 +24,9 @@ def neginf(x: torch.Tensor, draw: Draw) -> None:
     x.masked_fill_((kinds < 0.3) | some, -math.inf)  # noqa: PLR2004
     x.masked_fill_((kinds > 0.8) & (column < edge), -math.inf)  # noqa: PLR2004
     x.masked_fill_((kinds > 0.6) & (kinds <= 0.8) & (column > edge), -math.inf)  # noqa: PLR2004
+    if x.shape[1] == 1:  # one for each row: a whole block of neighbours, the first ones half of the time
+        begin, end, first = torch.randint(len(x) + 1, (3,), device=x.device, generator=draw.own).tolist()
+        x[0 if first % 2 else min(begin, end) : max(begin, end)] = -math.inf
 
 
 def _one_entry(x: torch.Tensor, draw: Draw, value: float) -> None:

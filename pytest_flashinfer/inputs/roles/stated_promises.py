@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _WHATEVER: Final = r"whatever (\w+ ){1,4}holds?"
 # What nobody reads may hold anything.
 _LOOSE: Final = re.compile(
-    rf"arbitrary|garbage|undefined|uninitiali[sz]ed|stale|unspecified|any (data|value)|{_WHATEVER}"
+    r"arbitrary|garbage|junk|undefined|uninitiali[sz]ed|stale|left ?-?overs?\b|unspecified|any (data|value)"
+    rf"|\bnans? included|including nans?\b|{_WHATEVER}"
 )
 # Padding of a row of ids may be any number, also one that is no id.
 _JUNK: Final = re.compile(r"padd(ing|ed)\b[^.]{0,30}(arbitrary|garbage|undefined)|(arbitrary|garbage)[^.]{0,20}padding")

@@ -28,8 +28,10 @@ def crossed(grid: Grid) -> Iterator[Wish]:
     A kernel that goes by sizes to tell one from the other has the tensor transposed there and nowhere else.
     """
     constants = grid.contract.constants
+    lengths: dict[tuple[str, int], None] = {}
     outputs, inputs = ([*filter(None, each.values())] for each in (grid.contract.output_dims, grid.contract.dims))
     for trees in (*sorted(outputs, key=len), *sorted(inputs, key=len)):
         names = [tree.id for tree in trees if isinstance(tree, ast.Name)]
         sizes = {constants[name] for name in names if 1 < constants.get(name, 0) <= _SMALL_CONSTANT}
-        yield from ((grid.scaled(name, n), {}) for name in names if name in grid.contract.free for n in sorted(sizes))
+        lengths.update({(name, n): None for name in names if name in grid.contract.free for n in sorted(sizes)})
+    yield from ((grid.scaled(name, n), {}) for name, n in lengths)

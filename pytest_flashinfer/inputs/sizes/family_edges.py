@@ -25,13 +25,14 @@ _FIRST_STRUCTURES: Final = ("stale_nan", "shared", "q_longer", "no_kv", "empty")
 _FIRST_SIZES: Final = (3, 17, 1, 9, 33)
 _FIRST_LONG: Final = (17, 33)
 _TELLING: Final = ("neginf", "zero_rows", "tiny", "large", "opposed", "negative", "ties", "big_row")
-_AGAIN: Final = frozenset({"uneven"})  # chance says which tensors are large
+_BY_CHANCE: Final = frozenset({"uneven"})  # chance says which tensors are large: one case tells little
+_MORE: Final = 3  # cases of these
 _MANY: Final = (65, 67, 97, 129, 131, 257)  # past the bounds of small blocks, and no whole number of them
 _ODD: Final = (65, 259)  # half of the time one from here, any of which is the same
 _FEWER: Final = (33, 17, 9)  # where memory is short
 _ANY: Final = (2, 5, 9, 17, 33, 67, 129)
 _BETWEEN: Final = (11, 126)  # half of the time
-_ROW: Final = (259, 347)  # elements of a row that is more than one block
+_ROWS: Final = ((259, 347), (259, 347), (523, 1093))  # elements of a row that is more than one block, or several
 _NOTHING_SHOWS: Final = frozenset({"all_padded", "no_kv"})
 
 
@@ -69,7 +70,7 @@ def other_families(grid: Grid, rng: Random) -> Iterator[Wish]:
     if "zero_rows" in grid.families:
         yield grid.ones, {"family": "zero_rows"}
     rest = [name for name in grid.families[1:] if name not in tried]
-    for family in [*rng.sample(rest, len(rest)), *_AGAIN.intersection(rest)]:
+    for family in [*rng.sample(rest, len(rest)), *(name for name in rest if name in _BY_CHANCE for _ in range(_MORE))]:
         size = rng.choice((rng.choice(_ANY), between(rng, *_BETWEEN)))
         yield _sized(grid, rng, (size,)), {"family": family}
 
@@ -80,9 +81,10 @@ def telling_families(grid: Grid, rng: Random) -> Iterator[Wish]:
     for family in rng.sample(telling, len(telling)):
         size = rng.choice((rng.choice(_MANY), odd(rng, *_ODD)))
         wish = _sized(grid, rng, (size, rng.choice(_MANY[:2]), *_FEWER))
-        longer = {**wish, **dict.fromkeys(grid.rows, odd(rng, *_ROW))}
+        rows = (odd(rng, *rng.choice(_ROWS)), odd(rng, *_ROWS[0]))
+        longer = ({**wish, **dict.fromkeys(grid.rows, row)} for row in rows)
         changes = {"family": family, "structure": _structure(grid, rng, family)}
-        yield longer if fits(grid, longer) else wish, changes
+        yield next((each for each in longer if fits(grid, each)), wish), changes
 
 
 def _structure(grid: Grid, rng: Random, family: str) -> str:
