@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _PACKAGE: Final = "pytest_flashinfer."
 _FUNCTIONS: Final = (FunctionType, BuiltinFunctionType)
@@ -45,7 +45,8 @@ def _comparison(objects: tuple[object, ...]) -> Callable[[], list[str]]:
     codes = tuple(each.__code__ for each in functions)
     text, most, same = _TEXT, _MOST, _SAME
     states = tuple((each, type(each), tuple(_state(each))) for each in objects)
-    called = tuple([(each, tuple(_called(each))) for each in _things(values for *_, values in spaces)])
+    things = _things(values for *_, values in spaces)
+    called = tuple([(each, _free(each), *_names_and_values(_called(each))) for each in things])
 
     def broken() -> list[str]:
         found = []
@@ -58,8 +59,10 @@ def _comparison(objects: tuple[object, ...]) -> Callable[[], list[str]]:
             now_state = dict(_state(each))
             found += [f"{kind.__name__}.{name}" for name, known in state if now_state.get(name) is not known]
             found += [] if type(each) is kind else [kind.__name__]
-        for each, calls in called:
-            found += [f"{type(each).__name__}.{name}" for name in _unlike(each, calls)]
+        for each, free, names, values in called:
+            now = each.__dict__
+            if not (free.isdisjoint(now) and all(map(same, map(now.get, names), values))):
+                found += [f"{type(each).__name__}.{name}" for name in _unlike(each, zip(names, values, strict=True))]
         return [text.format(", ".join([*dict.fromkeys(found)][:most]))] if found else []
 
     return broken
@@ -77,14 +80,25 @@ def _spaces() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _things(values: Iterable[Iterable[object]]) -> list[object]:
     """Return what has attributes of its own: objects of this package's classes, and what its modules are bound to."""
-    found = [each for each in gc.get_objects() if str(type(each).__module__).startswith(_PACKAGE)]
+    kinds = {kind: str(kind.__module__).startswith(_PACKAGE) for kind in {type(each) for each in gc.get_objects()}}
+    found = [each for each in gc.get_objects() if kinds.get(type(each))]
     bound = {id(each): each for some in values for each in some}.values()
-    return found + [each for each in bound if not isinstance(each, (type, ModuleType, *_FUNCTIONS))]
+    found += [each for each in bound if not isinstance(each, (type, ModuleType, *_FUNCTIONS))]
+    return [each for each in {id(each): each for each in found}.values() if hasattr(each, "__dict__")]
+
+
+def _free(each: object) -> frozenset[str]:
+    """Return the names of its class that an object has nothing of its own for: what takes one comes before those."""
+    return frozenset(dir(type(each))) - each.__dict__.keys()
 
 
 def _called(each: object) -> list[tuple[str, object]]:
     """Return the attributes of an object's own that can be called: one that is named like a method comes before it."""
-    return [(name, value) for name, value in getattr(each, "__dict__", {}).items() if callable(value)]
+    return [(name, value) for name, value in each.__dict__.items() if callable(value)]
+
+
+def _names_and_values(pairs: Sequence[tuple[str, object]]) -> tuple[tuple[str, ...], tuple[object, ...]]:
+    return tuple(name for name, _ in pairs), tuple(value for _, value in pairs)
 
 
 def _unlike(each: object, known: Iterable[tuple[str, object]]) -> Iterator[str]:
