@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.card_sharing import Turns
     from pytest_flashinfer.worker.device import Device
     from pytest_flashinfer.worker.pool import Pool
+
+
+_WAITS = (2.0, 8.0)  # seconds until others may have let go of what they only used for a moment
 
 
 class Card:
@@ -41,6 +45,28 @@ class Card:
         from pytest_flashinfer.worker.card_sharing import Turns
 
         return Turns(self.device.uuid or self.device.kind, self._settle if self.cuda else None)
+
+    def run(self, check: Callable[[], object], *, again: bool) -> None:
+        """Run a check with what memory the card has, once more, and once more, where that is short and others share it.
+
+        Only where it may be run `again`. Raises MemoryShort.
+        """
+        waits = list(_WAITS if again and self.sharers > 1 else ())
+        while not self._suffices(check, last=not waits):
+            time.sleep(waits.pop(0))
+            self.turns.give_way()
+
+    def _suffices(self, check: Callable[[], object], *, last: bool) -> bool:
+        from pytest_flashinfer.worker.memory import MemoryShort
+
+        try:
+            with self.memory_needed():
+                check()
+        except MemoryShort:
+            if last:
+                raise
+            return False
+        return True
 
     @contextlib.contextmanager
     def memory_needed(self) -> Iterator[None]:

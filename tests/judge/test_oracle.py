@@ -112,8 +112,15 @@ def test_a_reference_that_writes_into_inputs_names_them_once_and_is_given_copies
     assert torch.equal(x, before)
 
 
+@pytest.fixture(autouse=True)
+def slept_for(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+    monkeypatch.setattr("pytest_flashinfer.judge.oracle.answer_requests.time.sleep", slept.append)
+    return slept
+
+
 @pytest.mark.parametrize(("full", "budgets"), [(0, [5]), (1, [5, 5]), (2, [5, 5, 0])])
-def test_a_card_that_is_full_for_a_moment_is_asked_again(full: int, budgets: list[int]) -> None:
+def test_a_card_that_is_full_for_a_moment_is_asked_again(full: int, budgets: list[int], slept_for: list[float]) -> None:
     tries: list[int] = []
 
     def ask(*, budget: int) -> Any:
@@ -124,6 +131,7 @@ def test_a_card_that_is_full_for_a_moment_is_asked_again(full: int, budgets: lis
 
     assert with_room(ask, {"budget": 5}) == "truth"  # type: ignore[comparison-overlap]
     assert tries == budgets
+    assert slept_for == [0.0, 1.0, 3.0][: len(tries)]
 
 
 def test_a_card_that_stays_full_is_said() -> None:

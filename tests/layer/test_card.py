@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from types import SimpleNamespace
 
@@ -31,6 +32,26 @@ def test_too_little_memory_is_one_line(monkeypatch, error, sharers, hint):
     line = rf"the memory of cuda:2 does not suffice to judge this \(2.0 GiB held here, 3.0 of 80.0 GiB free\): {hint}"
     with pytest.raises(MemoryShort, match=line), card(sharers, index=2).memory_needed():
         raise error
+
+
+@pytest.mark.parametrize(
+    ("sharers", "again", "times"), [(3, True, 3), (3, False, 1), (1, True, 1)], ids=["shared", "only once", "alone"]
+)
+@pytest.mark.parametrize("short", [1, 2, 9])
+def test_a_check_waits_for_what_others_use_for_a_moment(monkeypatch, sharers, again, times, short):
+    def check():
+        asked.append(True)
+        if len(asked) <= short:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried")
+
+    asked, slept = [], []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda name: (3 << 30, 80 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda name: 0)
+    monkeypatch.setattr("pytest_flashinfer.run.card.time.sleep", slept.append)
+    with pytest.raises(MemoryShort) if short >= times else contextlib.nullcontext():
+        card(sharers).run(check, again=again)
+    assert len(asked) == min(short + 1, times)
+    assert slept == [2.0, 8.0][: len(asked) - 1]
 
 
 @pytest.mark.parametrize("error", [ValueError("out of memory"), CudaError(700, "an illegal memory access")])

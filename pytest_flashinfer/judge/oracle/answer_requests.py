@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_flashinfer.worker.call_request import Slots
 
 T = TypeVar("T")
+_WAITS = (0.0, 1.0, 3.0)  # seconds before each attempt
 _SMALL = 1 << 18  # elements of all inputs that one thread handles best
 _LITTLE = 1 << 28  # bytes that may stay behind when all rows of a large case have been asked for
 
@@ -141,9 +143,10 @@ def _reference(
 def with_room(ask: Callable[..., T], options: Mapping[str, Any]) -> T:
     """Find a truth on a card that others use too: again once torch's reserve is given back, then natively only.
 
-    Raises OracleError where that does not suffice.
+    Each time a little later: others may only need theirs for a moment. Raises OracleError where that does not suffice.
     """
-    for more in ({}, {}, {"budget": 0}):
+    for seconds, more in zip(_WAITS, ({}, {}, {"budget": 0}), strict=True):
+        time.sleep(seconds)
         try:
             return ask(**{**options, **more})
         except torch.OutOfMemoryError:
