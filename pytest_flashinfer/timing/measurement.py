@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median, stdev
@@ -102,9 +101,7 @@ class Measurement:
         if said is None and not self.on_card and len(waited) == len(self.spans):
             nbytes = max(sum(value.nbytes for value in each.outputs.values()) for each in self.results)
             told = [result.host_seconds for result in self.results]
-            pairs = zip(self.results, self.spans, strict=True)
-            worked = [result.worked - (os.cpu_count() or 1) * span.seconds for result, span in pairs]
-            said = hidden(self.spans, told, waited, worked, nbytes)
+            said = hidden(self.spans, told, waited, [result.processor for result in self.results], nbytes)
         idle = all(span.source == "cupti" and not span.seconds for span in self.spans)
         if said is None and idle and any(value.numel() for each in self.results for value in each.outputs.values()):
             return "there are outputs, and the device did nothing during any call"

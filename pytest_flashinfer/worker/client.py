@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_flashinfer.worker.forkserver_client import Nursery
+    from pytest_flashinfer.worker.processor_time import ProcessorTime
     from pytest_flashinfer.worker.shared import Shared
 
 START_SECONDS = 120.0  # fork, sandbox, handler import, CUDA context
@@ -140,9 +141,9 @@ class Worker:
         with self.nursery.stopped(self.number) if self.alive else contextlib.nullcontext():
             yield
 
-    def processor_seconds(self) -> float:
-        """Return the processor time that the process has had so far, 0 where that is not known."""
-        return self.nursery.processor_seconds(self.number)
+    def processor_time(self) -> ProcessorTime:
+        """Read the process's processor time; zeros where that is not known."""
+        return self.nursery.processor_time(self.number)
 
     def take_log(self) -> str:
         """Return what was printed since the last call."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_flashinfer.worker import environment
 from pytest_flashinfer.worker.errors import WorkerDied
 from pytest_flashinfer.worker.processes import standstill
+from pytest_flashinfer.worker.processor_time import ProcessorTime, processor_time
 from pytest_flashinfer.worker.protocol import FROM_WORKER, Channel, Disconnected, Message, ProtocolError
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ main(int(sys.argv[2]))
 """
 _PRELOAD = ["torch", "triton", "pytest_flashinfer.worker.child", "pytest_flashinfer.worker.solve"]
 START_SECONDS = 180.0  # a cold import of torch from a network disk
-_SCHEDULED = 2  # in a process's clock, as clock_getcpuclockid makes it: CPUCLOCK_SCHED of Linux
 _KILL_SECONDS = 20.0  # a process in the middle of a driver call ends late
 
 
@@ -115,12 +115,10 @@ class Nursery:
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(pidfd, which)
 
-    def processor_seconds(self, number: int) -> float:
-        """Return the processor time of a worker's process so far, 0 where that is not known."""
+    def processor_time(self, number: int) -> ProcessorTime:
+        """Read a worker's processor time; zeros where it has ended, or the system does not tell."""
         pid, _pidfd = self._alive.get(number, (0, -1))
-        with contextlib.suppress(OSError):
-            return time.clock_gettime(~pid << 3 | _SCHEDULED) if pid else 0.0
-        return 0.0
+        return processor_time(pid) if pid else ProcessorTime()
 
     def has_ended(self, number: int) -> bool:
         """Whether a worker is known to have ended; waits for nothing. Raises WorkerDied where the server is gone."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_flashinfer.worker.guards import Violation
+from pytest_flashinfer.worker.processor_time import ProcessorTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,9 +37,8 @@ class RunResult:
     to it then. `unwritten` says which part of an output still holds poison, also where that proves nothing by itself.
     `missing` are optional outputs that were left out, or returned as the input which they are written into. Seconds
     are of the call alone; `span` comes with timed calls, once `Runner.read_clock` was called. `round_trip` is how long
-    the judge waited for the answer by its own clock: no call took longer; `worked` is the processor time that the
-    worker had meanwhile, in all its threads, 0 where that is not known. `log` is what the worker printed, `compiled`
-    what Triton compiled.
+    the judge waited for the answer by its own clock: no call took longer; `processor` is the worker's processor time
+    meanwhile, of timed calls on the CPU. `log` is what the worker printed, `compiled` what Triton compiled.
     """
 
     outputs: dict[str, torch.Tensor]
@@ -47,7 +47,7 @@ class RunResult:
     missing: tuple[str, ...] = ()
     host_seconds: float = 0.0
     round_trip: float = 0.0
-    worked: float = 0.0
+    processor: ProcessorTime = field(default_factory=ProcessorTime)
     span: Span | None = None
     log: str = ""
     compiled: tuple[Compilation, ...] = ()

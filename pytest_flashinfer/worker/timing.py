@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from statistics import median
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_flashinfer.worker.clock import Clock, Span
+    from pytest_flashinfer.worker.processor_time import ProcessorTime
 
 LAUNCHES = 20
 _BATCH = 3  # calls between two looks at whether the times have settled
@@ -73,24 +75,29 @@ def disagreement(spans: Sequence[Span], judge_seconds: float | None = None, *, o
 
 
 def hidden(
-    spans: Sequence[Span], told: Sequence[float], waited: Sequence[float], worked: Sequence[float], nbytes: int
+    spans: Sequence[Span], told: Sequence[float], waited: Sequence[float], used: Sequence[ProcessorTime], nbytes: int
 ) -> str | None:
     """Return why a wall clock's `spans` cannot be all that their calls took, or `None`.
 
-    All in seconds: `told` is what the worker said with each answer, before the next call could change it, `waited` for
-    how long the judge waited for that, `worked` the processor time that the worker had meanwhile, less what all
-    processors had during the call; results have `nbytes`. A machine that is busy makes a judge wait, but does not work.
-    Some work may be hidden in what there is to do anyway, most of a long call cannot.
+    In seconds, `told` is what the worker said with each answer, before the next call could change it, and `waited` for
+    how long the judge waited for that; `used` is the worker's processor time meanwhile, results have `nbytes`. On a
+    busy machine a judge waits for a worker that waits for a processor, and other threads of that one may spin for want
+    of work: neither alone says that something was done behind the clock, nor do both where it was waited for a
+    processor. Some work may be hidden in what there is to do anyway, most of a long call cannot.
     """
     said = median(span.seconds for span in spans)
     beside = median(first - 1.1 * span.seconds for first, span in zip(told, spans, strict=True))
     if beside > _BETWEEN:
         return f"the worker's clock says {said * 1e3:.3f} ms, and its answers had said {median(told) * 1e3:.3f} ms"
-    idle = [seconds - span.seconds for seconds, span in zip(waited, spans, strict=True)]
-    more = median(map(min, idle, worked))
+    more = median(map(_beside, spans, waited, used))
     if more > said + _REST + nbytes * _COPYING:
         return f"the worker's clock says {said * 1e3:.3f} ms, and it worked {more * 1e3:.3f} ms more"
     return None
+
+
+def _beside(span: Span, waited: float, used: ProcessorTime) -> float:
+    """Return for how long a worker worked outside a span, at the least: inside it may have had all processors."""
+    return min(waited - span.seconds - used.queued, used.worked - (os.cpu_count() or 1) * span.seconds)
 
 
 def _against_events(timed: Sequence[Span]) -> str | None:

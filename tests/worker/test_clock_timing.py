@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_flashinfer.worker.clock import Span, open_clock
+from pytest_flashinfer.worker.processor_time import ProcessorTime
 from pytest_flashinfer.worker.runner import Output
 from pytest_flashinfer.worker.timing import disagreement, hidden, measure, steady, warm_up
 
@@ -102,30 +104,36 @@ def test_clocks_that_contradict_each_other(taken, judge, message):
     seconds=st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=9),
     rest=st.floats(0.0, 8e-3),
     nbytes=st.integers(0, 1 << 32),
-    late=st.floats(0.0, 60.0),
-    busy=st.booleans(),
+    queued=st.floats(0.0, 60.0),
+    slept=st.floats(0.0, 60.0),
+    spun=st.floats(0.0, 60.0),
 )
-def test_what_is_done_around_a_call_and_what_a_busy_machine_makes_of_it_hides_nothing(
-    seconds, rest, nbytes, late, busy
+def test_what_is_done_around_a_call_and_what_a_busy_machine_makes_of_it_hides_nothing(  # noqa: PLR0913, PLR0917
+    seconds, rest, nbytes, queued, slept, spun
 ):
-    told = [each + 5e-5 for each in seconds]
-    worked = [rest + 2e-9 * nbytes for _ in seconds]
-    waited = [each + more + late for each, more in zip(told, worked, strict=True)]
-    if not busy:  # threads that spin when there is nothing to do
-        waited, worked = [each - late for each in waited], [each + late for each in worked]
-    assert hidden([Span(each, each) for each in seconds], told, waited, worked, nbytes) is None
+    """Threads that have nothing to do spin, also while the machine is too busy for the one that answers."""
+    told, worked = [each + 5e-5 for each in seconds], rest + 2e-9 * nbytes
+    for more, other in ((slept, 0.0), (0.0, spun)):
+        waited = [each + worked + queued + more for each in told]
+        used = [within(each, worked + other, queued) for each in seconds]
+        assert hidden([Span(each, each) for each in seconds], told, waited, used, nbytes) is None
+
+
+def within(seconds, more, queued=0.0):
+    """Return the time of a worker that had all processors for a call's seconds, and more besides."""
+    return ProcessorTime((os.cpu_count() or 1) * seconds + more, queued)
 
 
 @given(st.floats(1e-6, 1.0), st.floats(2.0, 1e6))
 def test_a_clock_that_says_less_than_the_answers_had_said_is_not_believed(seconds, times):
     told = [times * seconds + 3e-4] * 5
-    assert "its answers had said" in hidden([Span(seconds, seconds)] * 5, told, told, [0.0] * 5, 0)
+    assert "its answers had said" in hidden([Span(seconds, seconds)] * 5, told, told, [ProcessorTime()] * 5, 0)
 
 
 @given(st.floats(1e-6, 1.0), st.floats(0.0, 1.0))
 def test_most_of_a_long_call_cannot_be_done_behind_the_clock(seconds, more):
-    waited, worked = [2 * seconds + 2e-2 + more] * 5, [seconds + 2e-2 + more] * 5
-    assert "it worked" in hidden([Span(seconds, seconds)] * 5, [seconds] * 5, waited, worked, 0)
+    waited, used = [2 * seconds + 3e-2 + more] * 5, [within(seconds, seconds + 2e-2 + more, queued=1e-2)] * 5
+    assert "it worked" in hidden([Span(seconds, seconds)] * 5, [seconds] * 5, waited, used, 0)
 
 
 def test_what_a_worker_does_behind_the_clock_is_counted_as_its_work(lab):
@@ -139,8 +147,10 @@ def test_what_a_worker_does_behind_the_clock_is_counted_as_its_work(lab):
     )
     runner = lab.build(source, destination=False)
     output = Output("y", (4, 8), torch.float32)
-    result = lab.run_many(runner, [{"x": lab.randn(4, 8)}], [output], cache="cold")[0]
-    assert result.worked > 0.02
-    assert result.span.seconds < 0.02 < result.round_trip
+    results = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(5)], [output], cache="cold")
+    assert all(result.processor.worked > 0.02 for result in results)
+    assert min(result.span.seconds for result in results) < 0.02 < min(result.round_trip for result in results)
     honest = lab.build("import time\ndef run(x):\n    time.sleep(0.05)\n    return x + 1\n", destination=False)
-    assert 0 < lab.run_many(honest, [{"x": lab.randn(4, 8)}], [output], cache="cold")[0].worked < 0.04
+    result = lab.run_many(honest, [{"x": lab.randn(4, 8)}], [output], cache="cold")[0]
+    assert 0 < result.processor.worked < 0.04
+    assert result.round_trip > 0.05
