@@ -187,6 +187,7 @@ def _scalars(grid: Grid) -> Iterator[Wish]:
 def _absent(grid: Grid) -> Iterator[Wish]:
     if grid.optional:
         yield grid.base, {"absent": frozenset(grid.optional)}
+        yield grid.ones, {"absent": frozenset(grid.optional)}  # a norm of one value is 0, unless there is a bias
     if len(grid.optional) > 1:
         yield from ((grid.base, {"absent": frozenset({name})}) for name in grid.optional)
 
