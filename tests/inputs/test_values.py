@@ -832,6 +832,8 @@ def test_some_tensors_are_large_and_others_tiny_where_several_are_multiplied():
         ("finite", "added to the scores", set()),
         ("", "added to the scores, no -inf", {"scores"}),
         ("may be -inf", "a row is taken out by -inf", {"scores", "bias"}),
+        ("no NaN, +inf or -inf", "added to the scores", set()),
+        ("never -inf; all else occurs", "-inf takes a row out", {"bias"}),
     ],
 )
 def test_infinities_are_where_descriptions_put_them_and_not_where_they_say_finite(scores, bias, holds):
@@ -842,6 +844,27 @@ def test_infinities_are_where_descriptions_put_them_and_not_where_they_say_finit
     assert ("neginf" in family_names(contract, plan_of(contract))) is bool(holds)
     made = make_inputs(masked, {"n": 40}, Recipe(2, family="neginf"))
     assert not holds or {name for name, x in made.items() if bool(x.isinf().any())} == holds
+
+
+@pytest.mark.parametrize(
+    ("scores", "bias", "said", "holds"),
+    [
+        ("no inf", "may be inf", "inf", {"bias"}),
+        ("Neither NaN nor inf.", "inf takes the row", "inf", {"bias"}),
+        ("holds inf", "without inf", "inf", {"scores"}),
+        ("no inf", "added", "inf", set()),
+        ("masked by -infinity", "added", "-infinity", set()),
+        ("", "minus infinity", "negative infinity", set()),
+    ],
+)
+def test_large_infinities_are_not_where_descriptions_deny_them_or_speak_of_the_others(scores, bias, said, holds):
+    inputs = {"scores": tensor("n h", description=scores), "bias": tensor("n", description=bias)}
+    text = f"Of {said} the result is 0."
+    masked = define("masked", axes(n=None, h=8), inputs, {"y": tensor("n h")}, "", description=text)
+    contract = contract_of(masked)
+    assert ("inf" in family_names(contract, plan_of(contract))) is bool(holds)
+    made = make_inputs(masked, {"n": 40}, Recipe(2, family="inf"))
+    assert not holds or {name for name, x in made.items() if bool(x.isposinf().any())} == holds
 
 
 def test_of_one_value_a_row_whole_blocks_are_minus_infinity_the_first_among_them():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -14,7 +13,7 @@ import torch
 from pytest_flashinfer.inputs.dtypes import FLOAT8, largest
 from pytest_flashinfer.inputs.floats import families, ranges, scores, ties, unusual
 from pytest_flashinfer.inputs.roles.float_roles import FREE, ROTARY
-from pytest_flashinfer.inputs.roles.nonfinite import FINITE, asked
+from pytest_flashinfer.inputs.roles.nonfinite import SPEAKS, asked, speaks_of
 from pytest_flashinfer.inputs.stale import POISON
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ _AS_THEY_ARE: Final = frozenset({"small_ints", "equal", "uneven"})  # families t
 _SEVERAL: Final = 3  # float inputs, of whose products a first one may be large and a second one not
 _OF_SCORES: Final = families.SPECIAL | {"sunken", "deep"}
 _ANYWHERE: Final = frozenset({"nan", "inf"})  # what shows that a value reaches others than it should
-_SPEAKS: Final = {"nan": r"\bnan\b", "neginf": r"-\s?inf|minus infinity|fully masked", "inf": r"[^-\w]inf\b|infinit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ def _spoken(contract: Contract, plan: Plan) -> set[str]:
     text = " ".join(filter(None, (contract.definition.description, *(spec.description for spec in specs)))).lower()
     if any(role.kind == "mask" for role in plan.roles.values()):
         text = text.replace("fully masked", "")  # by that mask, and not by scores of -inf
-    return {name for name, words in _SPEAKS.items() if re.search(words, text) and scores.inputs(plan)}
+    return {name for name, words in SPEAKS.items() if words.search(text) and scores.inputs(plan)}
 
 
 def _holding(family: str, contract: Contract, plan: Plan) -> set[str]:
@@ -96,10 +94,8 @@ def _holding(family: str, contract: Contract, plan: Plan) -> set[str]:
 
 def _told_of(family: str, contract: Contract, plan: Plan, kinds: frozenset[str]) -> set[str]:
     """Return the inputs whose own descriptions name such values; where none does, scores that are not said finite."""
-    told = {name: (contract.definition.inputs[name].description or "").lower() for name in plan.roles}
-    named = re.compile(rf"(?<!no )(?<!not )(?<!never )(?<!without )({_SPEAKS[family]})")
-    own = {name for name, text in told.items() if plan.roles[name].kind in kinds and named.search(text)}
-    return own or {name for name in scores.inputs(plan) if not FINITE.search(told[name])}
+    own = {name for name, role in plan.roles.items() if role.kind in kinds and speaks_of(family, contract, name)}
+    return own or {name for name in scores.inputs(plan) if speaks_of(family, contract, name) is None}
 
 
 def shows_leaks(contract: Contract, plan: Plan, recipe: Recipe) -> bool:

@@ -25,6 +25,14 @@ FINITE: Final = re.compile(r"\bfinite|\bno nans?\b")
 _FINITE_JUNK: Final = re.compile(
     r"\b(arbitrary|garbage|stale|undefined|any)\b[^.;]{0,25}\bfinite|\bfinite\b[^.;]{0,25}\b(garbage|stale)"
 )
+SPEAKS: Final = {
+    "nan": re.compile(r"\bnan\b"),
+    "neginf": re.compile(r"-\s?inf|(minus|negative) infinit|fully masked"),
+    "inf": re.compile(r"(?<![-\w])inf\b|(?<![-\w])(?<!minus )(?<!negative )infinit"),
+}
+_DENIED: Final = re.compile(
+    r"\b(no|not|never|without|neither)([^\w.;:]+(any|or|nor|and|minus|plus|negative|positive|nans?|infs?|infinit\w+)\b)+"
+)
 _ASKS: Final = {
     "isfinite": ("nan", "inf", "neginf"), "nan_to_num": ("nan", "inf", "neginf"), "isnan": ("nan",),
     "isinf": ("inf", "neginf"), "isposinf": ("inf",), "isneginf": ("neginf",),
@@ -41,6 +49,14 @@ def unreadable(contract: Contract, name: str, dtype: torch.dtype) -> float:
     own = (contract.definition.inputs[name].description or "").lower()
     finite = FINITE.search(own) or _FINITE_JUNK.search((contract.definition.description or "").lower())
     return far_off(dtype) if finite or dtype in FLOAT8 else math.nan
+
+
+def speaks_of(family: str, contract: Contract, name: str) -> bool | None:
+    """Say whether an input's own description names values of a family, or denies that it holds such; or is silent."""
+    text = (contract.definition.inputs[name].description or "").lower()
+    if SPEAKS[family].search(_DENIED.sub("", text)):
+        return True
+    return False if FINITE.search(text) or SPEAKS[family].search(text) else None
 
 
 @lru_cache(maxsize=64)
