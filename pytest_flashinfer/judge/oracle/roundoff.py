@@ -75,12 +75,14 @@ def swamped(found: Terms | None, result: torch.Tensor) -> torch.Tensor | float:
         return 0.0
     values, axes = found.values, found.axes
     top = values.abs().amax(dim=axes, keepdim=True)
-    step = torch.ldexp(torch.ones_like(top), torch.frexp(top).exponent - _DIGITS)
+    # A power of two, exactly: some versions of torch.ldexp overflow in float32.
+    step = torch.nan_to_num(top / torch.frexp(top).mantissa, nan=0.0).mul_(2.0**-_DIGITS)
     step.clamp_(min=torch.finfo(values.dtype).tiny)
     steps = values / step
     apart = steps.round().sub_(steps)
-    lost = apart.masked_fill(steps.abs() > _HALF, 0.0).sum(dim=axes, keepdim=True)
-    off = (lost.abs() + (apart.sum(dim=axes, keepdim=True) - lost).abs()) * step
+    every = apart.sum(dim=axes, keepdim=True)
+    lost = apart.masked_fill_(steps.abs_() > _HALF, 0.0).sum(dim=axes, keepdim=True)
+    off = (lost.abs() + (every - lost).abs()) * step
     off /= min(_SUMS, max(1.0, found.count / _LOOP)) * found.over(axes)
     return off if off.ndim == result.ndim else off.reshape(result.shape)
 
