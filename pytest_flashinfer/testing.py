@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class UnderTest:
     """Calls one solution in its own process; `log` is what it printed since it was last taken.
 
-    `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds, in a process that
-    lives; `waited` for how many seconds all calls were waited for; `compiled` what Triton compiled in them, in order.
+    `took` holds, by the uuid of a listed workload, how long the shortest call on it took, in seconds; `called` those on
+    which the process that lives was called; `waited` for how many seconds all calls were waited for; `compiled` what
+    Triton compiled in them, in order.
     `mutated`: the inputs that the reference turns out to write into, so that this solution may.
     """
 
@@ -35,6 +36,7 @@ class UnderTest:
         self.mutated = mutated
         self.log = ""
         self.took: dict[str, float] = {}
+        self.called: set[str] = set()
         self.waited = 0.0
         self.compiled: list[Compilation] = []
 
@@ -81,7 +83,8 @@ class UnderTest:
             if self.kernel.build_failed:
                 raise Failed(decide(error=error), log=error.log, built=False) from error
             if not isinstance(error, CallFailed):
-                self.took.clear()  # the next process has to load and compile anew
+                self.took.clear()
+                self.called.clear()  # the next process has to load and compile anew
             done = calls[: len(todo) - 1]
             return [*done, Call(todo[len(done)], error=error)]
         return calls
@@ -93,6 +96,7 @@ class UnderTest:
         if case.workload is not None:
             uuid = case.workload.uuid
             self.took[uuid] = min(result.round_trip, self.took.get(uuid, math.inf))
+            self.called.add(uuid)
 
     def _build(self) -> None:
         """Have the solution built where it is not; compilers take their time, and somebody may be waiting."""
@@ -112,4 +116,4 @@ class UnderTest:
     def close(self) -> None:
         """End the process; the next call starts another."""
         self.kernel.close()
-        self.took.clear()
+        self.called.clear()

@@ -69,7 +69,7 @@ class SizeSearch:
         self.item = item
         self.solution = solution
         self.reference = reference
-        self.built = bool(solution.took)  # need not be built first
+        self.built = bool(solution.called)  # need not be built first
         self.listed = [sizes_and_scalars(workload) for workload in listed]
         self.stated = definition
         self.definition = pinned(definition, [workload.axes for workload in listed])

@@ -154,14 +154,13 @@ def _ahead(kernel: UnderTest, case: Case, uuid: str, kind: str) -> tuple[Call, .
     """Call untimed: on a card twice where nobody knows yet how long a call takes once all is loaded.
 
     What is not compiled for one workload, as plain torch is not, has loaded all on another one before: once will do.
-    What seems to take long is called once more. Where it is known, the calls ahead that the worker makes by itself will
-    do, unless it must not: see `Kernel.calls`.
+    What seems to take long is called once more. Where it is known, and the process has compiled and loaded all, the
+    calls ahead that the worker makes by itself will do, unless it must not: see `Kernel.calls`.
     """
-    known = uuid in kernel.took
     if kind == "cpu":
         return () if kernel.took.get(uuid, 0.0) >= SLOW else tuple(kernel.run([case]))
-    if not known:
-        loaded = bool(kernel.took) and kernel.solution.language == "python"
+    loaded = bool(kernel.called) and kernel.solution.language == "python"
+    if uuid not in kernel.called and not (loaded and uuid in kernel.took):
         calls = kernel.run([case] if loaded else [case, case])
         # A library may have chosen a kernel for these sizes, or the host have been held up.
         if _FEWER <= kernel.took.get(uuid, 0.0) < SLOW and calls[-1].error is None:

@@ -45,12 +45,12 @@ class Kernel:
     def __init__(self, *durations, fails_at=None, source="cupti"):
         self.durations = itertools.chain(durations, itertools.repeat(durations[-1]))
         self.asked, self.warmed, self.fails_at, self.source = [], [], fails_at, source
-        self.took = {}
+        self.took, self.called = {}, set()
         self.ended = []  # after how many measurements its process was ended
 
     def close(self):
         self.ended.append(sum(cache is not None for _, cache in self.asked))
-        self.took.clear()
+        self.called.clear()
 
     @contextlib.contextmanager
     def paused(self):
@@ -129,16 +129,28 @@ def test_what_is_not_compiled_for_each_workload_is_called_once_ahead_of_another(
 ):
     monkeypatch.setattr(Kernel, "solution", SimpleNamespace(name="good", language=language))
     kernel = Kernel(10)
-    kernel.took["another"] = 1e-3
+    kernel.called.add("another")
     measure(session, kernel, cases, WORKLOAD)
     assert kernel.asked == [(calls, None), (10, "cold")]
 
 
-@pytest.mark.parametrize(("known", "ahead"), [({"another": 1e-3}, 1), ({}, 2)], ids=["one", "two"])
+@pytest.mark.parametrize(("language", "calls"), [("python", [(10, "cold")]), ("triton", [(2, None), (10, "cold")])])
+def test_a_new_process_that_has_loaded_all_is_not_called_ahead_of_what_is_known(
+    session, cases, monkeypatch, language, calls
+):
+    monkeypatch.setattr(Kernel, "solution", SimpleNamespace(name="good", language=language))
+    kernel = Kernel(10)
+    kernel.took.update(another=1e-3, w=1e-3)
+    kernel.called.add("another")
+    measure(session, kernel, cases, WORKLOAD)
+    assert kernel.asked == calls
+
+
+@pytest.mark.parametrize(("known", "ahead"), [({"another"}, 1), (set(), 2)], ids=["one", "two"])
 @pytest.mark.parametrize("last", [1e-3, 7e-3])
 def test_calls_ahead_that_took_long_are_followed_by_another(session, cases, known, ahead, last):
     kernel, times, rounds = Kernel(10), iter((8e-3, last)), 10 if last < 5e-3 else 4
-    kernel.took.update(known)
+    kernel.called.update(known)
     run = kernel.run
 
     def timed(todo, *, cache=None, warm=None):
@@ -156,6 +168,7 @@ def test_calls_ahead_that_took_long_are_followed_by_another(session, cases, know
 def test_a_call_that_takes_long_on_a_card_is_timed_less_often(session, cases, took, rounds, warmed):
     kernel = Kernel(10)
     kernel.took["w"] = took
+    kernel.called.add("w")
     measure(session, kernel, cases, WORKLOAD)
     assert kernel.asked == [(rounds, "cold")]
     assert kernel.warmed == [cases.case if warmed else None]
@@ -165,6 +178,7 @@ def test_what_changes_its_inputs_is_called_once_more_ahead(session, cases):
     kernel = Kernel(10)
     kernel.writes_inputs = True
     kernel.took["w"] = 1e-3
+    kernel.called.add("w")
     measure(session, kernel, cases, WORKLOAD)
     assert kernel.asked == [(1, None), (10, "cold")]
 
