@@ -26,7 +26,8 @@ METHODS = OF_NUMBERS | frozenset((  # none writes, and what they give is no larg
     "log", "log2", "remainder", "cumsum", "cumprod", "mean", "median", "std", "norm", "count_nonzero", "nonzero",
     "unique", "sort", "argsort", "flip", "roll", "gather", "index_select", "eq", "ne", "lt", "le", "gt", "ge", "equal",
     "logical_and", "logical_or", "logical_not", "view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "t",
-    "expand_as", "to", "isneginf", "isposinf", "allclose", "isclose",
+    "expand_as", "to", "isneginf", "isposinf", "allclose", "isclose", "tril", "triu", "diagonal", "fmod",
+    "floor_divide", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_xor", "masked_select",
 ))  # fmt: skip
 ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "device", "T", "values", "indices"})
 TORCH_FUNCTIONS = METHODS - {"item", "size", "dim", "long", "int", "float", "double", "bool", "tolist", "cpu", "to"}
@@ -139,6 +140,10 @@ def _bincount(ids: Any, weights: Any = None, minlength: int = 0) -> Any:
     return _torch().bincount(ids, weights, minlength)
 
 
+def _tensor(values: Any, **kwargs: Any) -> Any:
+    return _torch().tensor(values, **kwargs)
+
+
 def _of_torch(name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return getattr(_torch(), name)(*args, **kwargs)
@@ -158,7 +163,7 @@ def _joined(name: str) -> Callable[..., Any]:
 _PLAIN = ("where", "isin", "zeros_like", "ones_like")
 OF_TORCH: dict[str, Callable[..., Any]] = {  # which are no methods of their first argument
     "arange": _arange, "bincount": _bincount, "cat": _joined("cat"), "stack": _joined("stack"),
-    "ones": _filled("ones"), "zeros": _filled("zeros"),
+    "ones": _filled("ones"), "zeros": _filled("zeros"), "tensor": _tensor,
     **{name: _of_torch(name) for name in _PLAIN},
 }  # fmt: skip
 MATH = {name: getattr(math, name) for name in ("ceil", "floor", "gcd", "lcm", "log2", "sqrt", "isqrt", "inf")}

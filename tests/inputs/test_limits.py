@@ -165,3 +165,21 @@ def test_a_bound_on_magnitudes_is_one_on_both_sides(rule):
     drawn = [make_inputs(definition, {"n": 30}, Recipe(seed))["v"] for seed in range(6)]
     assert all(-900 <= int(each.min()) < 0 < int(each.max()) <= 900 for each in drawn)
     assert min(int(each.min()) for each in drawn) < -700
+
+
+@pytest.mark.parametrize(
+    ("rule", "values"),
+    [("(m * (1 - m) == 0).all()", {0, 1}), ("((m == 0) | (m.abs() == 1)).all()", {-1, 0, 1}),
+     ("torch.isin(m, torch.tensor([0, 2, 5])).all()", {0, 2, 5}), ("torch.all(m * m == m)", {0, 1}),
+     ("not ((m - 3) * (m - 4) != 0).any()", {3, 4})],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_what_a_condition_on_each_element_allows_is_found_by_trying(dtype, rule, values):
+    found = set(drawn("m", dtype, rule).tolist())
+    assert found == values or (dtype == "int32" and found < values)
+
+
+def test_a_number_may_be_left_out_beside_a_range():
+    found = drawn("m", "float32", "((m == 0) | ((m >= 1) & (m <= 2))).all()")
+    assert found.unique().numel() > 4
+    assert bool(((found == 0) | ((found >= 1) & (found <= 2))).all())
