@@ -31,6 +31,7 @@ from pytest_flashinfer.worker.caller import Caller
 from pytest_flashinfer.worker.clock import Cache, Clock, Span, open_clock
 from pytest_flashinfer.worker.compilations import Compilations
 from pytest_flashinfer.worker.intact import Intact
+from pytest_flashinfer.worker.lasting import Lasting
 from pytest_flashinfer.worker.thread_state import Leftovers
 from pytest_flashinfer.worker.timing import warm_up
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 _NOW = time.perf_counter  # bound before a solution is imported
 _MOST_KERNELS, _LONGEST_NAME = 400, 200  # of one span, as told to the judge
 _HELD = 1 << 28  # bytes of results that are kept alive; larger ones are not, for want of memory
+_SPOILT = "output {} of an earlier call has been changed since: what is returned is its caller's"
 _EARLIER, _SMALL = 5, 1 << 20  # of so many calls, if the results of each have so few bytes
 
 
@@ -68,6 +70,7 @@ class BuiltSolution:
         self.asked: Mapping[str, Any] = {}  # the last request for a call in full
         self.held: copies.Held = []  # outputs and values of the last call
         self.earlier: deque[copies.Held] = deque(maxlen=_EARLIER)  # those of several, where none is timed
+        self.lasting = Lasting()
         self.compilations = compilations
 
 
@@ -110,7 +113,8 @@ def call(kernel: object, request: dict[str, Any], memory: Memory) -> dict[str, A
         return _told(spans)
     if request["do"] == "reread":
         _reread(kernel, memory)
-        return {"problems": [["left", "", line] for line in kernel.intact.broken()]}
+        spoilt = [["late", name, _SPOILT.format(name)] for name in kernel.lasting.changed()]
+        return {"problems": [["left", "", line] for line in kernel.intact.broken()] + spoilt}
     if request["do"] == "warm":
         return _warm(kernel, request, memory)
     if request["do"] == "again":
@@ -162,6 +166,8 @@ def _call(kernel: BuiltSolution, request: Mapping[str, Any], memory: Memory) -> 
     held, missing, problems = made if kernel.caller is None else copied(made)
     synchronize(memory)
     kernel.held = held
+    if not request["timed"]:
+        kernel.lasting.keep(held, memory)
     _reread(kernel, memory)
     if sum(output["bytes"] for output in outputs) > _HELD:
         kernel.held = []
@@ -175,6 +181,7 @@ def _kept(kernel: BuiltSolution, request: Mapping[str, Any]) -> copies.Held:
     last, kernel.held = kernel.held, []
     if request["timed"]:
         kernel.earlier.clear()
+        kernel.lasting.drop()
     elif sum(output["bytes"] for output, _ in last) <= _SMALL:
         kernel.earlier.append(last)
         return [each for results in kernel.earlier for each in results]

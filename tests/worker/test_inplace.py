@@ -177,6 +177,15 @@ def test_an_input_that_was_turned_does_not_hold_what_was_returned(lab):
     assert torch.equal(result.outputs["new"], (x + 1).t())
 
 
+@pytest.mark.parametrize("returned", ["x", "x.view(2, 16).view(4, 8)", "x.clone()"])
+def test_what_lies_in_an_input_is_filled_anew_later(lab, returned):
+    runner = lab.build(f"def run(x):\n    x.add_(1)\n    return {returned}\n", destination=False)
+    for _ in range(3):
+        results = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(2)], [NEW])
+        assert [kinds(result) for result in results] == [[], []]
+        time.sleep(0.06)
+
+
 @pytest.mark.parametrize("limit", [None, 1024], ids=["small", "large"])
 @pytest.mark.parametrize(
     ("beside", "spoilt"),

@@ -454,6 +454,21 @@ def test_nor_that_of_one_some_calls_before(lab, buffers):
     assert [kinds(result) for result in results] == [[]] * buffers + [["reused"]]
 
 
+@pytest.mark.parametrize(
+    ("spoils", "found"), [("y.zero_()", ["late"]), ("y[::2] += 1", ["late"]), ("y.clone().zero_()", []), ("y + 1", [])]
+)
+def test_what_was_returned_may_not_change_long_after_either(lab, spoils, found):
+    head = "import threading, time, torch\nnap = time.sleep\ntime.sleep = lambda seconds: None\n"
+    body = f"def spoil(y):\n    nap(0.02)\n    {spoils}\n\ndef run(x):\n    y = x * 2\n"
+    start = "    threading.Thread(target=spoil, args=(y,), daemon=True).start()\n    return y\n"
+    runner = lab.build(head + body + start, destination=False)
+    first, then = lab.run_many(runner, [{"x": lab.randn(4, 8)} for _ in range(2)], [Y])
+    assert kinds(first) == kinds(then) == []
+    time.sleep(0.06)
+    (later,) = lab.run_many(runner, [{"x": lab.randn(4, 8)}], [Y])
+    assert kinds(later) == found
+
+
 def test_results_may_lie_side_by_side_in_one_storage(lab):
     head = "import torch\nslab, used = torch.empty(32, 8), [0]\n"
     body = "def run(x):\n    used[0] += {}\n    return slab[used[0]:used[0] + 4].copy_(x)\n"
