@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs.floats.draws import Draw, Fill, normal, scale_rows
 
 _CHUNK: Final = 1 << 24  # elements that are made at a time where more memory than their own is needed
 _ENTRIES: Final = 5  # powers of two from which on a whole entry of the first axis is alike
+_WIDE: Final = 50  # times as large as others are some integers: beyond 8 bits, and all of bfloat16
 _STAY: Final = 0.1  # the share of elements of `sparse` that are not 0
 _UNEVEN: Final = 9.0  # log2 of how much larger or smaller a tensor is than usual
 _RISE: Final = 128.0  # of a row: no exponential of its end less its beginning is finite in float32
@@ -113,7 +114,15 @@ def _sparse(x: torch.Tensor, draw: Draw) -> None:
 
 
 def _small_ints(x: torch.Tensor, draw: Draw) -> None:
+    """Draw from -4 to 4, in some draws larger ones among them; single numbers, as weights are, may be 1 as a rule."""
     x.copy_(torch.randint(-4, 5, x.shape, dtype=torch.int8, device=x.device, generator=draw.own))
+    wide, unit = uniform(x[:1], 0, 1, draw.own, columns=2)[0].tolist()
+    if wide < 0.25:  # noqa: PLR2004
+        x.mul_(torch.where(some_elements(x, 0.05, draw), _WIDE, 1))
+    if x.shape[1] == 1 and unit < 0.5:  # noqa: PLR2004
+        ones = some_rows(x, 0.8, draw.own)
+        ones[[0, len(x) // 2, -1]] = True
+        x.masked_fill_(ones, 1)
 
 
 def _ties(x: torch.Tensor, draw: Draw) -> None:
@@ -124,6 +133,8 @@ def _ties(x: torch.Tensor, draw: Draw) -> None:
     x.masked_fill_((x == 0) & signs, -0.0)
     again = some_rows(x[1::2], 0.3, draw.rows)  # most rows are their own
     x[1::2] = torch.where(again, x[0 : 2 * len(again) : 2], x[1::2])
+    if bool(some_rows(x[:1], 0.3, draw.rows)):  # who compares these rows has not seen all
+        x[[len(x) // 2, -1]] = x[:1].clone()
 
 
 def _close(x: torch.Tensor, draw: Draw) -> None:

@@ -76,6 +76,16 @@ def _some(x: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> N
     x.copy_(torch.where(chosen < _FEW, other, x))
 
 
+def _unit_weight(x: torch.Tensor, generator: torch.Generator) -> None:
+    """Draw weights near 1, in some draws 1 but for a few, as those that were hardly trained: all of them count."""
+    _near(1, 0.1)(x, generator)
+    one = torch.empty(x.shape, dtype=torch.float32, device=x.device).uniform_(0, 1, generator=generator)
+    if x.numel() and float(one.flatten()[0]) < _USUAL:
+        ones = one < 1 - _FEW
+        ones.view(-1)[[0, x.numel() // 2, -1]] = True
+        x.masked_fill_(ones, 1)
+
+
 def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
     del generator
     x.zero_()
@@ -83,7 +93,7 @@ def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
 
 FILLS: Final = {
     "zeros": _zero,
-    "unit_weight": _near(1, 0.1),
+    "unit_weight": _unit_weight,
     "bias": _near(0, 0.2),
     "scale": _power(-1, 1),
     "weight_scale": _power(-1, 1),
