@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Final
 
@@ -155,7 +155,18 @@ def _pointers(
         slack = room is not None and (ends or not is_open)
         late = slack and not ends and _begins_anywhere(contract, name)
         found.append(Pointer(name, roles[name].group, total, unit, is_open, counted, slack, late, ends))
-    return tuple(found)
+    return tuple(_told_apart(found))
+
+
+def _told_apart(found: list[Pointer]) -> list[Pointer]:
+    """Have pointers over pages be those of keys, and over tokens beside them of queries, where no name tells which.
+
+    Rows that are appended to pages are counted as queries are: they are the last of their sequence.
+    """
+    if {p.group for p in found} != {"plain"} or {p.unit for p in found} != {"pages", "tokens"}:
+        return found
+    paged = sorted(found, key=lambda p: p.unit != "pages")
+    return [replace(p, group="kv" if p.unit == "pages" else "q") for p in paged]
 
 
 def _room(contract: Contract, name: str) -> ast.expr | None:

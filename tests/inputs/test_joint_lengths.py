@@ -57,6 +57,16 @@ CONTRACTS = {
                  "max(q_lens) <= max_q", "max(kv_lens) <= max_kv"),
     "added": (_PADDED_AXES, _PADDED, "(q_lens + kv_lens <= max_kv).all()", "(q_lens <= max_q).all()",
               "(q_lens >= 0).all()", "(kv_lens >= 0).all()"),
+    "rows_appended_to_pages": (
+        axes(nnz=None, batch=None, n1=None, pages=None, used=None, page_size=4, d=4),
+        {"rows": tensor("nnz d"), "cache": tensor("pages page_size d"), "append_indptr": tensor("n1", INTS),
+         "page_table": tensor("used", INTS), "page_indptr": tensor("n1", INTS), "last_page_len": tensor("batch", INTS)},
+        "n1 == batch + 1", "append_indptr[-1].item() == nnz", "page_indptr[-1].item() == used",
+        ("all((1 <= n <= page_size) if p > 0 else n == 0 "
+         "for p, n in zip(page_indptr.diff().tolist(), last_page_len.tolist()))"),
+        ("all(a <= max((p - 1) * page_size + n, 0) for a, p, n in "
+         "zip(append_indptr.diff().tolist(), page_indptr.diff().tolist(), last_page_len.tolist()))"),
+    ),
     "segments": (_RAGGED_AXES, _RAGGED, *_ENDS,
                  "((qo_indptr[1:] - qo_indptr[:-1]) <= (kv_indptr[1:] - kv_indptr[:-1])).all()"),
     "diff": (_RAGGED_AXES, _RAGGED, *_ENDS, "torch.all(torch.diff(qo_indptr) <= kv_indptr.diff())"),

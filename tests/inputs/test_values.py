@@ -583,6 +583,9 @@ def test_what_an_empty_state_holds_shows_where_it_may_be_anything():
         ("Keys must not influence queries before them.", {"nan", "inf"}),
         ("Masked keys have no influence, and may hold arbitrary data.", {"nan", "inf"}),
         ("Other slots are copied.", set()),
+        ("Groups never reach into the next row.", set()),
+        ("Other slots are copied, whatever they hold. All inputs are finite.", set()),
+        ("Keys must not influence queries before them; the values are always finite.", set()),
     ],
 )
 def test_values_that_reach_no_others_may_be_nan_or_infinite_anywhere(text, offered):

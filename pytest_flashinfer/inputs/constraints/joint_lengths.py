@@ -72,10 +72,20 @@ def never_outnumber(contract: Contract) -> bool:
     groups = {p.name if p.counted else steps_of(p.name): p.group for p in plan.pointers}
     groups |= {name: plan.roles[name].group for name in plan.lengths}
     pairs = ((limit, names_of(limit.value)) for limit in limits_on_lengths(contract))
-    return any(
+    return _by_turns(contract) or any(
         groups.get(limit.name) == "q" and limit.op in BELOW and any(groups.get(name) == "kv" for name in names)
         for limit, names in pairs
     )
+
+
+def _by_turns(contract: Contract) -> bool:
+    """Whether constraints compare, sequence by sequence, segments of queries with what is in the pages."""
+    plan = plan_of(contract)
+    queries, keys = plan.pointer("q"), plan.pointer("kv")
+    if queries is None or keys is None or keys.unit != "pages":
+        return False
+    rules = [rule for rule in contract.reading.data if {queries.name, keys.name} <= rule.names]
+    return any(isinstance(node, ast.GeneratorExp | ast.ListComp) for rule in rules for node in ast.walk(rule.tree))
 
 
 def tell_lengths(setting: Setting, found: Sequences) -> None:

@@ -23,7 +23,12 @@ _JUNK: Final = re.compile(r"padd(ing|ed)\b[^.]{0,30}(arbitrary|garbage|undefined
 _REPEATS: Final = re.compile(r"may (name|choose|pick|list)[^.]{0,30}(more than once|twice|several)|may repeat")
 # Some values reach no others, whatever they hold.
 _CONTAINED: Final = re.compile(
-    rf"{_WHATEVER}|bit for bit|(never|must not|no) (influence|affect|reach|leak)|touch(es)? (its|their) own"
+    rf"{_WHATEVER}|bit for bit|(never|must not|no) (influence|affect|reach|leak)(?! into)|touch(es)? (its|their) own"
+)
+# All are finite, as words or a constraint say.
+_ALL_FINITE: Final = re.compile(
+    r"\b(inputs?|values?|elements?|tensors?|activations?|everything)\b( \w+){0,2} (is|are|be)( \w+)? finite"
+    r"|\bfinite (inputs?|values?|data|numbers?)\b|isfinite"
 )
 # Some values are only copied; the reference's code tells whether others are mixed.
 _COPIED: Final = re.compile(r"\bcop(ied|ies)\b|pass(es|ed)? through")
@@ -77,7 +82,8 @@ def stated_promises(definition: Definition) -> Promises:
 
     return Promises(
         loose=any(_LOOSE.search(each) and not FINITE.search(each) for each in re.split(r"[.;]\s", text)),
-        contained=bool(_CONTAINED.search(text)) or _only_copies(definition, text),
+        contained=not _ALL_FINITE.search(". ".join((text, *definition.constraints)))
+        and (bool(_CONTAINED.search(text)) or _only_copies(definition, text)),
         unnamed=bool(_UNNAMED.search(text)),
         shared=bool(_SHARED.search(text)),
         speaks_of_empty=bool(_EMPTY.search(text) or _EMPTY.search(of_outputs)),
