@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_flashinfer.data.constraints import ConstraintError
 from pytest_flashinfer.inputs.constraints.equation import yields
 from pytest_flashinfer.inputs.constraints.facts import Reading, Rule, as_rule, dimension, read
+from pytest_flashinfer.inputs.constraints.hints import Bound
 from pytest_flashinfer.inputs.constraints.promises import promises
 from pytest_flashinfer.inputs.constraints.trees import names_of
 from pytest_flashinfer.inputs.dtypes import TEXTS, guessed_dtype, is_float
 from pytest_flashinfer.inputs.roles.descriptions import arithmetic, ranges
 from pytest_flashinfer.inputs.roles.optional import defaults, droppable, scratch
+from pytest_flashinfer.inputs.roles.stated_values import without_zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,9 @@ class Contract:
         self.constants = definition.const_axes
         self.told_ranges = {n: b for n, b in ranges(definition).items() if n not in self.reading.facts.bounds}
         self.reading.facts.bounds.update(self.told_ranges)
+        for name in without_zero(definition):
+            bound = self.reading.facts.bounds.get(name, Bound())
+            self.reading.facts.bounds[name] = Bound((*bound.lower, ast.Constant(1)), bound.upper)
 
     @cached_property
     def dims(self) -> dict[str, tuple[ast.expr, ...] | None]:

@@ -9,6 +9,7 @@ from pytest_flashinfer.inputs.constraints.limits import readable
 from pytest_flashinfer.inputs.dtypes import is_float, storage_shape, torch_dtype
 from pytest_flashinfer.inputs.errors import UnknownDtype, Unsatisfiable
 from pytest_flashinfer.inputs.floats.values import Source, Want, float_tensor
+from pytest_flashinfer.inputs.roles.stated_values import powers_of_two
 from pytest_flashinfer.inputs.sizes.axes import shape_of
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def float_of(draft: Draft, name: str, source: Source, family: str) -> torch.Tens
         raise UnknownDtype(f"input `{name}` has dtype `{spec.dtype}`, which is none of a tensor's")
     role = draft.plan.roles[name]
     fan_in = shape_of((role.axis,), draft.env)[0] if role.axis is not None else None
-    want = Want(name, role.kind, draft.shape(name), torch_dtype(draft.contract.dtype(name)), fan_in, role.base)
+    powers = powers_of_two(draft.definition, name)
+    want = Want(name, role.kind, draft.shape(name), torch_dtype(draft.contract.dtype(name)), fan_in, role.base, powers)
     return float_tensor(want, family, source)
 
 

@@ -13,6 +13,7 @@ from pytest_flashinfer.inputs.constraints.trees import constant, names_of
 from pytest_flashinfer.inputs.integers.shared_pages import pages_are_read_only
 from pytest_flashinfer.inputs.roles.recognition import all_roles
 from pytest_flashinfer.inputs.roles.stated_promises import Promises, stated_promises, words_of
+from pytest_flashinfer.inputs.roles.stated_values import never_empty
 from pytest_flashinfer.inputs.roles.subject import NAMES, Role, counts_slots, find_axis, page_size, pools
 
 if TYPE_CHECKING:
@@ -259,4 +260,6 @@ def parts_of(contract: Contract, pointer: Pointer) -> tuple[tuple[ast.expr, ...]
         return bound.lower, bound.upper
     ends = (facts.shortest.get(pointer.name), facts.longest.get(pointer.name))
     least, most = ((tree,) if tree is not None else () for tree in ends)
+    if never_empty(contract.definition, pointer.name):
+        least = (*least, ast.Constant(1))
     return least, most

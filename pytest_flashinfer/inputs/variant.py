@@ -20,6 +20,7 @@ from pytest_flashinfer.inputs.one_changed import one_value
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.roles.float_roles import ROTARY
 from pytest_flashinfer.inputs.roles.packed_integers import BYTE_KINDS, content_bytes
+from pytest_flashinfer.inputs.roles.stated_values import powers_of_two
 from pytest_flashinfer.inputs.sizes.axes import shape_of, solve
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _drawn(changing: _Changing, name: str, seed: int) -> torch.Tensor:
     if role.kind in BYTE_KINDS:
         return content_bytes(role.kind, tuple(old.shape), old.dtype, source.own(name), *limits(contract, name, env))
     fan_in = shape_of((role.axis,), env)[0] if role.axis is not None else None
-    want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base)
+    powers = powers_of_two(contract.definition, name)
+    want = Want(name, role.kind, tuple(old.shape), old.dtype, fan_in, role.base, powers)
     return float_tensor(want, family_of(name, _FAMILY, contract, changing.plan), source)
 
 

@@ -72,6 +72,7 @@ def learn(tree: ast.expr, tensors: set[str], facts: Facts) -> None:
     node = stripped(positive(tree))
     if isinstance(node, ast.Compare):
         for left, op, right in both_ways(node):
+            _of_set(left, op, right, tensors, facts)
             _compare(left, op, right, tensors, facts)
             if magnitude_of(left) in tensors and not names_of(right) & tensors:
                 _of_magnitudes(magnitude_of(left), op, right, facts)
@@ -116,6 +117,15 @@ def _of_choices(values: list[tuple[str, ast.expr] | None], facts: Facts) -> bool
     bound = facts.bounds.get(name, Bound())
     facts.bounds[name] = Bound((*bound.lower, known[min(known)]), (*bound.upper, known[max(known)]))
     return True
+
+
+def _of_set(left: ast.expr, op: type[ast.cmpop], right: ast.expr, tensors: set[str], facts: Facts) -> None:
+    """Learn that a tensor holds numbers of a set only: `set(x.tolist()) <= {1, 2, 4}`."""
+    which, inner = called(left) if isinstance(left, ast.Call) else ("", None)
+    if which == "set" and op is ast.LtE and isinstance(right, ast.Set):
+        numbers = called(inner)[1] if isinstance(inner, ast.Call) else inner
+        if isinstance(numbers, ast.Name) and numbers.id in tensors:
+            _of_choices([(numbers.id, tree) for tree in right.elts], facts)
 
 
 def _exempted(part: ast.expr, tensors: set[str]) -> str:

@@ -86,6 +86,13 @@ def _unit_weight(x: torch.Tensor, generator: torch.Generator) -> None:
         x.masked_fill_(ones, 1)
 
 
+def as_powers(x: torch.Tensor) -> torch.Tensor:
+    """Return the next powers of two above the magnitudes in `x`, exactly; 1 for 0."""
+    wide = x.float().abs()
+    bits = (torch.frexp(wide).exponent.clamp(-125, 127) + 126) << 23
+    return torch.where(wide > 0, bits.view(torch.float32), 1.0).to(x.dtype)
+
+
 def _zero(x: torch.Tensor, generator: torch.Generator) -> None:
     del generator
     x.zero_()

@@ -124,7 +124,7 @@ def family_of(name: str, family: str, contract: Contract, plan: Plan) -> str:
 class Want:
     """A tensor to make: `kind` is its role, `fan_in` how many products of it are summed, where it is a weight.
 
-    `base` is that of a rotary table, where the contract tells it.
+    `base` is that of a rotary table, where the contract tells it; `powers` says that all are powers of two.
     """
 
     name: str
@@ -133,6 +133,7 @@ class Want:
     dtype: torch.dtype
     fan_in: int | None = None
     base: float | None = None
+    powers: bool = False
 
 
 def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
@@ -164,7 +165,7 @@ def float_tensor(want: Want, family: str, source: Source) -> torch.Tensor:
             wide.div_(math.sqrt(max(1, want.fan_in or 1)))
         if wide is not x:
             x.copy_(wide.clamp_(-largest(torch_type), largest(torch_type)))
-    return x
+    return ranges.as_powers(x) if want.powers else x
 
 
 def _suited(x: torch.Tensor, want: Want, family: str, source: Source) -> None:
