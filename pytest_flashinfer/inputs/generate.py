@@ -20,6 +20,7 @@ from pytest_flashinfer.inputs.load import load_tensor
 from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.inputs.repair.checks import mend, repaired, tame
 from pytest_flashinfer.inputs.scalars import choice, usual_values
+from pytest_flashinfer.inputs.scalars.agreement import agreed
 from pytest_flashinfer.inputs.seeds import way_of
 from pytest_flashinfer.inputs.sizes.axes import solve, verify
 from pytest_flashinfer.inputs.stale import overwritten, poison
@@ -61,6 +62,7 @@ def make_inputs(  # noqa: PLR0913 - a case in all its parts
     draft.env.update({n: v for n, v in draft.fixed.items() if isinstance(v, int | float | str)})
     wishes = {n: v for n, v in recipe.scalars.items() if n in definition.inputs and n not in draft.fixed}
     draft.env.update(choice.wished(contract, wishes, draft.env))
+    draft.env.update(agreed(contract, draft.env, recipe.seed))
     _make(draft)
     tame(draft)
     mend(draft)

@@ -607,3 +607,26 @@ def test_ids_that_may_repeat_look_like_a_range_by_their_ends_at_times():
     assert any(int(ids[0]) == 0 for ids in alike)
     assert any(int(ids[0]) > 0 for ids in alike)
     assert not any(torch.equal(ids, ids[0] + torch.arange(12)) for ids in drawn)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["all(t == -100 or 0 <= t < vocab for t in labels.tolist())", "((labels == -100) | (labels >= 0)).all()",
+     "all((t == -100) or (t >= 0 and t < vocab) for t in labels.tolist())"],
+)  # fmt: skip
+def test_rows_that_a_loop_lets_be_ignored_are_drawn(rule):
+    inputs = {"logits": tensor("n vocab"), "labels": tensor("n", "int64")}
+    loss = define("loss", axes(n=None, vocab=50), inputs, {"y": tensor("n")}, NOTHING, rule)
+    drawn = torch.cat([inputs["labels"] for _, inputs in every(loss)])
+    assert (int(drawn.min()), int(drawn.max())) == (-100, 49)
+    assert 0.02 < float((drawn == -100).float().mean()) < 0.7
+
+
+@pytest.mark.parametrize("rule", ["torch.all(torch.diff(seg_starts) >= 0).item()", "len_starts == segments + 1"])
+def test_starts_that_end_at_a_total_are_pointers_and_no_scratch(rule):
+    inputs = {"x": tensor("tokens h"), "seg_starts": tensor("len_starts", "int32")}
+    sizes = axes(tokens=None, segments=None, len_starts=None, h=4)
+    rules = ("len_starts == segments + 1", "seg_starts[0].item() == 0", "seg_starts[-1].item() == tokens", rule)
+    ragged = define("ragged", sizes, inputs, {"y": tensor("segments h")}, NOTHING, *rules)
+    steps = [inputs["seg_starts"].diff() for _, inputs in every(ragged)]
+    assert sum(int((each > 0).sum()) > 1 for each in steps) > len(steps) // 3

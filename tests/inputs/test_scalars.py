@@ -304,3 +304,23 @@ def test_the_scale_of_a_softmax_is_any_around_its_usual_one():
     assert drawn[0] <= 0.1
     assert drawn[-1] >= 6
     assert len(drawn) >= 5
+
+
+def test_scalars_that_are_tied_to_one_another_are_chosen_together():
+    rules = (
+        "0 <= start < end <= vocab", "vocab <= added_start <= added_end <= all_ids",
+        "(end - start) + (added_end - added_start) <= rows",
+    )  # fmt: skip
+    names = ("start", "end", "added_start", "added_end")
+    inputs = {"ids": tensor("n", "int64"), "w": tensor("rows h")} | {name: tensor(None, "int32") for name in names}
+    shard = define("shard", axes(n=None, rows=None, vocab=1000, all_ids=1032, h=4), inputs, {"y": tensor("n h")},
+                   "def run(ids, w, start, end, added_start, added_end):\n    return w\n", *rules)  # fmt: skip
+    found = [
+        tuple(make_inputs(shard, {"n": 3, "rows": rows}, Recipe(seed))[name] for name in names)
+        for seed in range(12)
+        for rows in (1, 5, 300, 5000)
+    ]
+    assert all(0 <= a < b <= 1000 <= c <= d <= 1032 for a, b, c, d in found)
+    assert len({a for a, *_ in found}) > 6
+    assert len({b - a for a, b, *_ in found}) > 4
+    assert any(d > c for *_, c, d in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
+from functools import reduce
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -78,10 +79,15 @@ def _without_list(node: ast.expr) -> ast.expr:
 
 
 class _Replaced(ast.NodeTransformer):
-    """Put trees in the place of names."""
+    """Put trees in the place of names, and what goes for each element in that of what is said of one by itself."""
 
     def __init__(self, trees: dict[str, ast.expr]) -> None:
         self.trees = trees
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        self.generic_visit(node)
+        sign = ast.BitAnd if isinstance(node.op, ast.And) else ast.BitOr
+        return reduce(lambda left, right: ast.BinOp(left, sign(), right), node.values)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return copy.deepcopy(self.trees.get(node.id, node))

@@ -173,7 +173,8 @@ def _seeds(s: Subject) -> Role | None:
 
 
 def _scratch(s: Subject) -> Role | None:
-    told = s.name in s.contract.reading.facts.bounds  # what nobody writes into has values that somebody bounds
+    facts = s.contract.reading.facts
+    told = s.name in facts.bounds or pointers(s)  # what nobody writes into has values that somebody speaks of
     scratch = s.named(r"workspace|semaphore|counter$|scratch|barrier") or (s.named(r"starts?$") and not told)
     return Role("zeros") if scratch else None
 
