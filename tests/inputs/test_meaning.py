@@ -619,7 +619,7 @@ def test_rows_that_a_loop_lets_be_ignored_are_drawn(rule):
     loss = define("loss", axes(n=None, vocab=50), inputs, {"y": tensor("n")}, NOTHING, rule)
     drawn = torch.cat([inputs["labels"] for _, inputs in every(loss)])
     assert (int(drawn.min()), int(drawn.max())) == (-100, 49)
-    assert 0.02 < float((drawn == -100).float().mean()) < 0.7
+    assert 0.005 < float((drawn == -100).float().mean()) < 0.7
 
 
 @pytest.mark.parametrize("rule", ["torch.all(torch.diff(seg_starts) >= 0).item()", "len_starts == segments + 1"])
@@ -630,3 +630,13 @@ def test_starts_that_end_at_a_total_are_pointers_and_no_scratch(rule):
     ragged = define("ragged", sizes, inputs, {"y": tensor("segments h")}, NOTHING, *rules)
     steps = [inputs["seg_starts"].diff() for _, inputs in every(ragged)]
     assert sum(int((each > 0).sum()) > 1 for each in steps) > len(steps) // 3
+
+
+@pytest.mark.parametrize(("rule", "least"), [("1 <= ranks.min().item()", 1), ("(ranks >= 1).all()", 0)])
+def test_a_pool_is_not_empty_where_a_constraint_asks_for_the_least_of_its_entries(rule, least):
+    ids = tensor("n", "int32", description="Adapter of each token, or -1 for none.")
+    inputs = {"x": tensor("n h"), "a": tensor("adapters h"), "ranks": tensor("adapters", "int32"), "ids": ids}
+    rules = ("-1 <= ids.min() and ids.max() < adapters", "ranks.max().item() <= 16", rule)
+    rules = rules if least else rules[::2]
+    adapted = define("adapted", axes(n=None, adapters=None, h=4), inputs, {"y": tensor("n h")}, NOTHING, *rules)
+    assert min(sizes["adapters"] for sizes, _ in edge_cases(adapted, max_elements=1 << 14)) == least

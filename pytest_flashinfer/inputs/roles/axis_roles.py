@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_flashinfer.inputs.constraints.trees import names_of
+from pytest_flashinfer.inputs.constraints.trees import called, names_of
 from pytest_flashinfer.inputs.integers.unused import dispensable
 from pytest_flashinfer.inputs.plan import total_axis
 from pytest_flashinfer.inputs.roles import axis_contents
@@ -68,10 +68,21 @@ class Axes:
 
     @cached_property
     def _dispensable(self) -> frozenset[str]:
-        """The pools that may be empty: all ids that point into them may be marked as unused."""
+        """The pools that may be empty: all ids that point into them may be marked as unused.
+
+        Not where a constraint asks for the least or the greatest value of something that each entry has.
+        """
         roles = self.plan.roles.values()
         used = [role.limit for role in roles if role.limit is not None and not dispensable(role)]
-        return self.pools.difference(*map(names_of, used))
+        return self.pools.difference(*map(names_of, used), self._with_an_extreme)
+
+    @cached_property
+    def _with_an_extreme(self) -> frozenset[str]:
+        """The leading axes of tensors of which constraints ask for the least or the greatest value."""
+        nodes = (node for rule in self.contract.reading.data for node in ast.walk(rule.tree))
+        of = (called(node)[1] for node in nodes if isinstance(node, ast.Call) and called(node)[0] in {"min", "max"})
+        dims = (self.contract.dims.get(tensor.id) for tensor in of if isinstance(tensor, ast.Name))
+        return frozenset().union(*(names_of(trees[0]) for trees in dims if trees))
 
     @cached_property
     def rows(self) -> frozenset[str]:
