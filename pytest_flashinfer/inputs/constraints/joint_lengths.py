@@ -19,7 +19,8 @@ from pytest_flashinfer.inputs.integers.lengths import arranged, telling
 from pytest_flashinfer.inputs.integers.partition import floored, partition
 from pytest_flashinfer.inputs.integers.queries import capacity, rooms
 from pytest_flashinfer.inputs.integers.segments import USUAL
-from pytest_flashinfer.inputs.plan import parts_of, plan_of
+from pytest_flashinfer.inputs.plan import plan_of
+from pytest_flashinfer.inputs.pointers import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,14 +8,14 @@ import torch
 
 from pytest_flashinfer.inputs.errors import AxisConflict
 from pytest_flashinfer.inputs.integers.partition import floored, partition
-from pytest_flashinfer.inputs.plan import parts_of
+from pytest_flashinfer.inputs.pointers import parts_of
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Callable, Sequence
 
     from pytest_flashinfer.inputs.integers.sequences import Setting
-    from pytest_flashinfer.inputs.plan import Pointer
+    from pytest_flashinfer.inputs.pointers import Pointer
 
 _SHORT: Final = 3  # one case in so many ends before the total, where it may
 USUAL: Final = 8  # tokens of a sequence where nothing bounds them

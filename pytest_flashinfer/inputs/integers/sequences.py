@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from pytest_flashinfer.inputs.contract import Contract
-    from pytest_flashinfer.inputs.plan import Plan, Pointer
+    from pytest_flashinfer.inputs.plan import Plan
+    from pytest_flashinfer.inputs.pointers import Pointer
 
 _PAGE: Final = 16  # tokens of a page whose size no shape shows, as where each page holds one state
 _UNCAPPED: Final = frozenset({"q_longer", "no_kv"})  # structures in which queries may outnumber keys

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_flashinfer.inputs.constraints.trees import called, names_of
 from pytest_flashinfer.inputs.integers.unused import dispensable
-from pytest_flashinfer.inputs.plan import total_axis
+from pytest_flashinfer.inputs.pointers import total_axis
 from pytest_flashinfer.inputs.roles import axis_contents
 from pytest_flashinfer.inputs.roles.descriptions import may_be_zero
 

@@ -13,14 +13,15 @@ from pytest_flashinfer.inputs.dtypes import is_float
 from pytest_flashinfer.inputs.errors import Unsatisfiable
 from pytest_flashinfer.inputs.integers.queries import requests, split_rows, told_lengths
 from pytest_flashinfer.inputs.integers.unused import dispensable
-from pytest_flashinfer.inputs.plan import parts_of, total_axis
+from pytest_flashinfer.inputs.pointers import parts_of, total_axis
 from pytest_flashinfer.inputs.sizes.axes import complete
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from pytest_flashinfer.inputs.contract import Contract
-    from pytest_flashinfer.inputs.plan import Plan, Pointer
+    from pytest_flashinfer.inputs.plan import Plan
+    from pytest_flashinfer.inputs.pointers import Pointer
 
 _ROUNDS: Final = 6
 _SPARE: Final = 2  # of what a total may be, one part in so many is left at the most
