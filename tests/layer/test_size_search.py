@@ -218,7 +218,7 @@ def under_test(source="", **changes):
     """Return what a search needs of a solution."""
     sources = [SimpleNamespace(content=source)]
     solution = SimpleNamespace(sources=sources)
-    known = {"took": {}, "compiled": [], "waited": 0.0, "close": lambda: None}
+    known = {"took": {}, "called": set(), "compiled": [], "waited": 0.0, "close": lambda: None}
     return SimpleNamespace(**known | changes, solution=solution)
 
 

@@ -15,11 +15,12 @@ from pytest_flashinfer.inputs.plan import plan_of
 from pytest_flashinfer.judge.floats import is_float
 from pytest_flashinfer.judge.oracle.bound_reuse import REUSED, reusable_bound, with_bound
 from pytest_flashinfer.judge.oracle.chunked_truth import Divided, spans_of
+from pytest_flashinfer.judge.oracle.leaks import of_what_they_do_not_reach
 from pytest_flashinfer.judge.oracle.mutated_inputs import MutatedInputs
 from pytest_flashinfer.judge.oracle.placement import doubtful, on_host
 from pytest_flashinfer.judge.oracle.rowwise import leading
 from pytest_flashinfer.judge.oracle.specs import open_specs, specs_of
-from pytest_flashinfer.judge.oracle.truth import Truth, inadmissible, without_nan
+from pytest_flashinfer.judge.oracle.truth import Truth, inadmissible
 from pytest_flashinfer.judge.oracle.truth_cache import Shelf
 from pytest_flashinfer.judge.reference import other_code_client
 from pytest_flashinfer.judge.reference.origin import ModuleAbsent, NoReference, ReferenceFailed, Unfair, Unsteady
@@ -184,9 +185,13 @@ class Answers:
                 found = replace(found, unfair=inadmissible(found))
             contract = contract_of(case.definition)
             if isinstance(found, Truth) and shows_leaks(contract, plan_of(contract), case.recipe):
-                found = without_nan(found)  # of a failure that was written down as well
+                # Of a failure that was written down as well.
+                found = of_what_they_do_not_reach(found, case, lambda other: self._plainly(other, host=host))
             self.kept.put(key, found, time.perf_counter() - start)
         return found
+
+    def _plainly(self, case: Case, *, host: bool) -> Truth | ReferenceFailed:
+        return self._ask(case, native=True, bounded=False, host=host)
 
     def _reusing(self, case: Case, known: Case, *, host: bool) -> Truth | ReferenceFailed:
         """Take the native run for the truth, and what the bounds of a `known` case usually are for the bound.
