@@ -12,7 +12,7 @@ import torch
 
 from pytest_flashinfer.inputs.constraints.elements import may_change
 from pytest_flashinfer.inputs.constraints.equation import evaluated
-from pytest_flashinfer.inputs.constraints.trees import names_of, positive, stripped
+from pytest_flashinfer.inputs.constraints.trees import positive, stripped
 from pytest_flashinfer.inputs.dtypes import as_numbers
 from pytest_flashinfer.inputs.roles.packed_integers import BYTE_KINDS
 
@@ -54,19 +54,16 @@ def _try(contract: Contract, env: Mapping[str, Any], name: str) -> bool:
     x = env.get(name)
     if not isinstance(x, torch.Tensor) or not 0 < x.numel() <= _LARGE:
         return False
-    told = [
-        stripped(positive(rule.tree))
-        for rule in contract.reading.data
-        if _is_of(rule.names, env, name) and rule.fails(env)
-    ]
-    rules = [tree for tree in told if names_of(tree) and _of_each(tree, env, x) is not None]
-    if not rules:
+    told = (stripped(positive(rule.tree)) for rule in contract.reading.data if _is_of(rule.names, env, name))
+    rules = [(tree, held) for tree in told if (held := _of_each(tree, env, x)) is not None]
+    if all(bool(held.all()) for _, held in rules):
         return False
     possible = _allowed([*_TRIED], x, wide := _wide(x))
-    values = possible[[_is_allowed(rules, env, name, value) for value in possible.tolist()]]
+    trees = [tree for tree, _ in rules]
+    values = possible[[_is_allowed(trees, env, name, value) for value in possible.tolist()]]
     wrong = torch.zeros_like(wide, dtype=torch.bool)
-    for held in (_of_each(tree, env, x) for tree in rules):
-        wrong |= ~held if held is not None else False
+    for _, held in rules:
+        wrong |= ~held
     return _put(x, wide, wrong, values)
 
 
